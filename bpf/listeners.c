@@ -1,0 +1,126 @@
+/* Which ports a pod serves: from listen() to the close of the last listener. */
+
+INLINE u32 init_pid_of_current(void) {
+    struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+    struct pid *pid = READ(task, thread_pid);
+    u32 level = READ(pid, level);
+    struct pid_namespace *namespace = 0;
+    struct task_struct *reaper;
+
+    if (level == 0 || level > 31)
+        return 0; /* in the host's pid namespace: no init process of its own */
+    bpf_probe_read_kernel(&namespace, sizeof(namespace), &pid->numbers[level].ns);
+    reaper = READ(namespace, child_reaper);
+    return READ(reaper, tgid);
+}
+
+INLINE bool listens_on_loopback(struct sock *sk) {
+    struct lc_connection connection = {};
+
+    read_socket(sk, &connection);
+    return (connection.local.high == 0 && connection.local.low == bpf_htonll(1)) ||
+           (bpf_ntohll(connection.local.low) >> 24 == 0xffff7f && connection.local.high == 0);
+}
+
+INLINE void listener_opened(struct sock *sk) {
+    struct lc_port_key key = {.netns = netns_of(sk), .port = READ(sk, __sk_common.skc_num)};
+    struct lc_port empty = {};
+    struct lc_port *port;
+    u64 pointer = (u64)sk, now = bpf_ktime_get_ns();
+    u32 init_pid;
+
+    if (key.netns == HOST_NETNS || listens_on_loopback(sk))
+        return;
+    init_pid = init_pid_of_current();
+    if (listeners.update(&pointer, &key)) {
+        count_lost(HOOK_SET_STATE);
+        return;
+    }
+    ports.insert(&key, &empty);
+    port = ports.lookup(&key);
+    if (!port) {
+        count_lost(HOOK_SET_STATE);
+        return;
+    }
+    __sync_fetch_and_add(&port->listeners, 1);
+    port->listener = pointer;
+    port->facts = FACT_LISTENED;
+    port->init_pid = init_pid;
+    if (init_pid) {
+        struct lc_container container = {.netns = key.netns};
+
+        if (containers.insert(&init_pid, &container) && !containers.lookup(&init_pid))
+            count_lost(HOOK_SET_STATE);
+    }
+    if (port->listeners == 1) {
+        struct lc_record record = {
+            .at_ns = now,
+            .netns = key.netns,
+            .type = RECORD_LISTENER_OPENED,
+            .port = key.port,
+            .pid = bpf_get_current_pid_tgid() >> 32,
+            .init_pid = init_pid,
+        };
+
+        port->opened_ns = now;
+        send_record(HOOK_SET_STATE, &record);
+    }
+}
+
+INLINE void listener_closed(struct sock *sk) {
+    u64 pointer = (u64)sk, now = bpf_ktime_get_ns();
+    struct lc_port_key *known = listeners.lookup(&pointer);
+    struct lc_port_key key = {};
+    struct lc_port *port;
+
+    if (known) {
+        key = *known;
+        listeners.delete(&pointer);
+    } else {
+        key.netns = netns_of(sk);
+        key.port = bpf_ntohs(READ((struct inet_sock *)sk, inet_sport));
+        if (key.netns == HOST_NETNS || listens_on_loopback(sk))
+            return;
+    }
+    port = ports.lookup(&key);
+    if (!port || !port->listeners)
+        return;
+    if (port->listener == pointer)
+        port->listener = 0;
+    __sync_fetch_and_add(&port->listeners, -1);
+    if (port->listeners == 0) {
+        bool by_exit = exiting();
+        struct lc_record record = {
+            .at_ns = now,
+            .netns = key.netns,
+            .type = RECORD_LISTENER_CLOSED,
+            .port = key.port,
+            .pid = bpf_get_current_pid_tgid() >> 32,
+            .init_pid = port->init_pid,
+            .value = by_exit,
+        };
+
+        port->closed_ns = now;
+        port->facts |= by_exit ? FACT_CLOSED | FACT_CLOSED_BY_EXIT : FACT_CLOSED;
+        send_record(HOOK_SET_STATE, &record);
+    }
+}
+
+/*
+ * A listener that is older than the programs has no known socket. Its child is a bytewise copy at this point,
+ * so the child's empty tsq_node still points at the list head inside the listener.
+ */
+INLINE void learn_listener(struct sock *child) {
+    struct lc_port_key key = {.netns = netns_of(child), .port = READ(child, __sk_common.skc_num)};
+    struct lc_port *port = ports.lookup(&key);
+    struct list_head *head;
+    struct sock *listener;
+
+    if (!port || port->listener)
+        return;
+    head = READ((struct tcp_sock *)child, tsq_node.next);
+    listener = (struct sock *)((u64)head - __builtin_offsetof(struct tcp_sock, tsq_node));
+    if (READ(listener, __sk_common.skc_state) == TCP_LISTEN &&
+        READ(listener, __sk_common.skc_num) == key.port)
+        port->listener = (u64)listener;
+}
