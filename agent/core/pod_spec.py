@@ -1,0 +1,209 @@
+"""A pod's API object -> the record of what matters about its life and death."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from agent.core.fields import Fields
+from agent.core.records import Address, Container, HookType, Pod, PreStop
+from agent.core.workload import workload_of
+
+_DEFAULT_GRACE_SECONDS = 30
+"""terminationGracePeriodSeconds where a pod does not say (Kubernetes API reference, PodSpec)."""
+
+_MIRROR = "kubernetes.io/config.mirror"
+_CONFIG_HASH = "kubernetes.io/config.hash"
+"""Annotations of the API object that mirrors a static pod; the hash stands in the pod's cgroup path."""
+
+_PORT_AS_TEXT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def pod_of(api_object: object) -> Pod:
+    """The record of a pod's API object (decoded JSON); `node` is empty until the pod is scheduled.
+
+    Raises ValueError, with the pod and the field in its text, if the object is not a whole pod.
+    """
+    fields = Fields.of(api_object, "")
+    metadata = fields.within("metadata")
+    try:
+        return _pod(fields, metadata)
+    except ValueError as error:
+        raise ValueError(f"pod {_shown_name(metadata)}: {error}") from None
+
+
+def keeping_first_deletion(known: Pod | None, current: Pod) -> Pod:
+    """`current` with the deletion that `known`, an earlier record of the same pod, already had.
+
+    The kubelet ends every pod with a delete of grace 0, which moves deletionTimestamp: it is not a second
+    deletion. A later delete with a shorter grace does change the grace.
+    """
+    if known is None or known.uid != current.uid or known.deletion_requested_ns is None:
+        return current
+    return replace(
+        current,
+        deletion_requested_ns=known.deletion_requested_ns,
+        grace_seconds=current.grace_seconds or known.grace_seconds,
+    )
+
+
+def _pod(fields: Fields, metadata: Fields) -> Pod:
+    spec, status = fields.within("spec"), fields.within("status")
+    deletion_requested_ns, grace_seconds = _deletion(metadata, spec)
+    uid = metadata.text("uid")
+    conditions = status.each("conditions")
+    declared = _declared_containers(spec)
+    return Pod(
+        uid=uid,
+        namespace=metadata.text("namespace"),
+        name=metadata.text("name"),
+        node=spec.optional_text("nodeName") or "",
+        addresses=_addresses(status),
+        host_network=bool(spec.flag("hostNetwork")),
+        workload=workload_of(fields),
+        containers=_containers(declared, status),
+        grace_seconds=grace_seconds,
+        deletion_requested_ns=deletion_requested_ns,
+        finished=status.optional_text("phase") in ("Succeeded", "Failed"),
+        ready=_holds(conditions, "Ready") is not None,
+        cgroup_uid=_cgroup_uid(metadata, uid),
+        probe_ports=frozenset(port for container in declared for port in _probe_ports(container)),
+        disruption_reason=_disruption_reason(conditions),
+    )
+
+
+def _shown_name(metadata: Fields) -> str:
+    namespace, name = metadata.content.get("namespace"), metadata.content.get("name")
+    return f"{namespace}/{name}" if isinstance(namespace, str) and isinstance(name, str) else "without a name"
+
+
+def _deletion(metadata: Fields, spec: Fields) -> tuple[int | None, float]:
+    declared = spec.count("terminationGracePeriodSeconds")
+    deadline = metadata.optional_text("deletionTimestamp")
+    if deadline is None:
+        return None, float(_DEFAULT_GRACE_SECONDS if declared is None else declared)
+    grace = metadata.count("deletionGracePeriodSeconds")
+    if grace is None:
+        raise ValueError("metadata.deletionTimestamp is set without deletionGracePeriodSeconds")
+    return _nanoseconds(deadline) - grace * 1_000_000_000, float(grace)
+
+
+def _nanoseconds(timestamp: str) -> int:
+    try:
+        moment = datetime.fromisoformat(timestamp)
+    except ValueError:
+        raise ValueError(f"metadata.deletionTimestamp is not a time: {timestamp[:60]!r}") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"metadata.deletionTimestamp has no time zone: {timestamp[:60]!r}")
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _addresses(status: Fields) -> tuple[Address, ...]:
+    texts = [entry.text("ip") for entry in status.each("podIPs")]
+    first = status.optional_text("podIP")
+    if not texts and first:
+        texts = [first]
+    return tuple(ip_address(text) for text in texts)
+
+
+def _declared_containers(spec: Fields) -> list[Fields]:
+    sidecars = [
+        container
+        for container in spec.each("initContainers")
+        if container.optional_text("restartPolicy") == "Always"
+    ]
+    return [*spec.each("containers"), *sidecars]
+
+
+def _containers(declared: list[Fields], status: Fields) -> tuple[Container, ...]:
+    statuses = {
+        entry.text("name"): entry
+        for key in ("containerStatuses", "initContainerStatuses")
+        for entry in status.each(key)
+    }
+    return tuple(
+        _container(container, statuses.get(container.text("name"), Fields({}, "status")))
+        for container in declared
+    )
+
+
+def _container(declared: Fields, status: Fields) -> Container:
+    state = status.within("state")
+    return Container(
+        name=declared.text("name"),
+        container_id=_container_id(status),
+        prestop=_prestop(declared),
+        ports=tuple(port for _, port in _tcp_ports(declared)),
+        restarts=status.count("restartCount") or 0,
+        running=state.has("running"),
+        exit_code=state.within("terminated").number("exitCode"),
+    )
+
+
+def _container_id(status: Fields) -> str | None:
+    identifier = status.optional_text("containerID")
+    return identifier.rpartition("://")[2] or None if identifier else None
+
+
+def _tcp_ports(container: Fields) -> list[tuple[str | None, int]]:
+    return [
+        (entry.optional_text("name"), port)
+        for entry in container.each("ports")
+        if entry.optional_text("protocol") in (None, "", "TCP")
+        and (port := entry.port("containerPort")) is not None
+    ]
+
+
+def _prestop(container: Fields) -> PreStop | None:
+    hook = container.within("lifecycle").within("preStop")
+    if hook.has("sleep"):
+        return PreStop(HookType.SLEEP, seconds=float(hook.within("sleep").count("seconds") or 0))
+    if hook.has("exec"):
+        return PreStop(HookType.EXEC)
+    if hook.has("httpGet"):
+        return PreStop(HookType.HTTP, port=_port_of_the_pod(container, hook.within("httpGet")))
+    return None
+
+
+def _probe_ports(container: Fields) -> list[int]:
+    ports = [
+        _port_of_the_pod(container, probe.within(handler))
+        for probe in map(container.within, ("livenessProbe", "readinessProbe", "startupProbe"))
+        for handler in ("httpGet", "tcpSocket", "grpc")
+    ]
+    return [port for port in ports if port is not None]
+
+
+def _port_of_the_pod(container: Fields, handler: Fields) -> int | None:
+    """The port that a probe or hook connects to, given by number or name; None if it is another host's."""
+    if handler.optional_text("host"):
+        return None
+    if isinstance(handler.content.get("port"), str):
+        name = handler.text("port")
+        named = next((port for known, port in _tcp_ports(container) if known == name), None)
+        return int(name) if named is None and _PORT_AS_TEXT.fullmatch(name) else named
+    return handler.port("port")
+
+
+def _holds(conditions: tuple[Fields, ...], condition: str) -> Fields | None:
+    return next(
+        (
+            entry
+            for entry in conditions
+            if entry.optional_text("type") == condition and entry.optional_text("status") == "True"
+        ),
+        None,
+    )
+
+
+def _disruption_reason(conditions: tuple[Fields, ...]) -> str | None:
+    disruption = _holds(conditions, "DisruptionTarget")
+    return disruption.optional_text("reason") if disruption else None
+
+
+def _cgroup_uid(metadata: Fields, uid: str) -> str:
+    annotations = metadata.within("annotations")
+    mirrored = annotations.optional_text(_MIRROR)
+    return (annotations.optional_text(_CONFIG_HASH) or mirrored or uid) if mirrored else uid
