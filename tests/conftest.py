@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 
 IN_CI = os.environ.get("CI") == "true"
-KERNEL_TOOLS = ("bpftool", "ip")
-E2E_TOOLS = (*KERNEL_TOOLS, "nft", "nginx")
+KERNEL_TOOLS: tuple[str, ...] = ("bpftool", "ip")
+E2E_TOOLS: tuple[str, ...] = (*KERNEL_TOOLS, "nft", "nginx")
 SYSTEM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in tests/kernel and tests/e2e, so that no test there can forget to say what it needs."""
+    for item in items:
+        parts = item.path.relative_to(Path(__file__).parent).parts
+        if parts[0] in ("kernel", "e2e"):
+            item.add_marker(parts[0])
 
 
 def _obstacle(item: pytest.Item) -> str | None:

@@ -1,0 +1,1 @@
+"""Whether this node can run Lastcall, check by check."""
