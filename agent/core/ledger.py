@@ -1,0 +1,127 @@
+"""Totals by workload that outlive their pods: what the counters of a workload are made of."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from agent.core.counts import KernelCounts
+from agent.core.kinds import Kind
+from agent.core.life import PodLife, Stage
+from agent.core.records import Address
+from agent.core.tally import Tally, WorkloadKey, key_of, tally_by_namespace
+from agent.core.tracker import Tracker
+
+NAMED_SOURCES = 20
+"""Sources of a workload that get a series of their own; the rest is `other`."""
+
+LAG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120)
+"""Upper bounds in seconds of the histograms of lag."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Observations in seconds, counted into LAG_BUCKETS."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LAG_BUCKETS) + 1))
+    total_seconds: float = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one observation."""
+        below = next((i for i, bound in enumerate(LAG_BUCKETS) if seconds <= bound), len(LAG_BUCKETS))
+        self.counts[below] += 1
+        self.total_seconds += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The state of all counts at one instant."""
+
+    pods: dict[str, Tally]
+    """By pod UID; a pod nothing happened to has an empty tally."""
+    workloads: dict[WorkloadKey, Tally]
+    sources: dict[WorkloadKey, dict[Address | None, int]]
+    """Drops by source address; None is every other source."""
+    unattributed: Counter[Kind]
+    """Drops in namespaces that belong to no known pod."""
+
+
+class Ledger:
+    """Keeps what pods that are forgotten had counted, and what has been observed of lag."""
+
+    def __init__(self) -> None:
+        self._retired: dict[WorkloadKey, Tally] = {}
+        self._retired_sources: dict[WorkloadKey, Counter[Address]] = {}
+        self._source_counts: dict[tuple[int, Address], int] = {}
+        self._named: dict[WorkloadKey, dict[Address, None]] = {}
+        self._other: dict[WorkloadKey, int] = {}
+        self._observed: set[tuple[str, Stage]] = set()
+        self.lags: dict[tuple[WorkloadKey, Stage], Histogram] = {}
+
+    def read(self, tracker: Tracker, counts: KernelCounts) -> Reading:
+        """Every count by pod and by workload."""
+        by_namespace = tally_by_namespace(counts.counts.items())
+        self._keep_highest(counts)
+        pods: dict[str, Tally] = {}
+        workloads: dict[WorkloadKey, Tally] = {}
+        for key, retired in self._retired.items():
+            workloads.setdefault(key, Tally()).merge(retired)
+        for uid, life in tracker.lives.items():
+            pods[uid] = (by_namespace.pop(life.netns, None) if life.netns is not None else None) or Tally()
+            workloads.setdefault(key_of(life), Tally()).merge(pods[uid])
+        unattributed: Counter[Kind] = Counter()
+        for tally in by_namespace.values():
+            for (kind, _), connections in tally.dropped.items():
+                unattributed[kind] += connections
+        return Reading(pods, workloads, self._sources(tracker, workloads), unattributed)
+
+    def _keep_highest(self, counts: KernelCounts) -> None:
+        """The kernel's table of sources evicts: a count that fell was evicted and began again."""
+        for source, connections in counts.sources.items():
+            self._source_counts[source] = max(connections, self._source_counts.get(source, 0))
+
+    def _sources(
+        self, tracker: Tracker, workloads: dict[WorkloadKey, Tally]
+    ) -> dict[WorkloadKey, dict[Address | None, int]]:
+        by_workload = {key: Counter(sources) for key, sources in self._retired_sources.items()}
+        for (netns, address), connections in self._source_counts.items():
+            life = tracker.life_in(netns)
+            if life is not None:
+                by_workload.setdefault(key_of(life), Counter())[address] += connections
+        return {
+            key: self._bounded(key, by_workload.get(key, Counter()), tally.dropped.total())
+            for key, tally in workloads.items()
+        }
+
+    def _bounded(
+        self, key: WorkloadKey, sources: Counter[Address], dropped: int
+    ) -> dict[Address | None, int]:
+        named = self._named.setdefault(key, {})
+        for address in sources:
+            if len(named) >= NAMED_SOURCES:
+                break
+            named.setdefault(address)
+        shown: dict[Address | None, int] = {address: sources[address] for address in named}
+        rest = dropped - sum(shown.values())
+        # A counter never falls, though the table of sources can be read a moment after the drops.
+        self._other[key] = max(rest, self._other.get(key, 0))
+        if self._other[key]:
+            shown[None] = self._other[key]
+        return shown
+
+    def observe_lag(self, life: PodLife, stage: Stage, seconds: float) -> None:
+        """Count a stage of a termination, once."""
+        if (life.pod.uid, stage) not in self._observed:
+            self._observed.add((life.pod.uid, stage))
+            self.lags.setdefault((key_of(life), stage), Histogram()).observe(seconds)
+
+    def retire(self, life: PodLife, counts: KernelCounts) -> None:
+        """Keep a pod's counts under its workload before the pod is forgotten."""
+        for stage in Stage:
+            self._observed.discard((life.pod.uid, stage))
+        if life.netns is None:
+            return
+        own = ((key, count) for key, count in counts.counts.items() if key.netns == life.netns)
+        for tally in tally_by_namespace(own).values():
+            self._retired.setdefault(key_of(life), Tally()).merge(tally)
+        for source in [source for source in self._source_counts if source[0] == life.netns]:
+            retired = self._retired_sources.setdefault(key_of(life), Counter())
+            retired[source[1]] += self._source_counts.pop(source)
