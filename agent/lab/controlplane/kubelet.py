@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Mapping
 
 from agent.lab.controlplane.pod_life import PodLife
 from agent.lab.controlplane.pod_objects import PodIdentity, pending_pod, request_deletion
@@ -24,11 +23,11 @@ class Kubelet:
         self._lives: dict[tuple[str, str], PodLife] = {}
         self._lock = threading.Lock()
 
-    def create(self, identity: PodIdentity, template: PodTemplate, env: Mapping[str, str]) -> PodLife:
+    def create(self, identity: PodIdentity, template: PodTemplate) -> PodLife:
         """Create a pod and start its life. Raises KeyError if the name is taken."""
         self._store.create(PODS, pending_pod(identity, template, time.time()))
         reports = PodReports(self._store, self._node, self._host_address, identity)
-        life = PodLife(self._runtime, reports, identity, template, dict(env))
+        life = PodLife(self._runtime, reports, identity, template)
         with self._lock:
             self._lives[identity.namespace, identity.name] = life
         life.start()

@@ -1,6 +1,7 @@
 """One pod's life in a thread: creation, probes, restarts, and its death as the recordings show it."""
 
 import queue
+import re
 import signal
 import threading
 import time
@@ -14,6 +15,8 @@ from agent.lab.controlplane.pod_reports import PodReports
 from agent.lab.controlplane.pod_template import CONTAINER, PodTemplate
 from agent.lab.controlplane.prestop import run_hook
 from agent.lab.controlplane.runtime import Container, Runtime, Sandbox
+
+_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
 class _Order(Enum):
@@ -31,13 +34,12 @@ class PodLife:
         reports: PodReports,
         identity: PodIdentity,
         template: PodTemplate,
-        env: dict[str, str],
     ) -> None:
         self.identity = identity
         self.template = template
         self._runtime = runtime
         self._reports = reports
-        self._env = env
+        self._env = {"POD_NAME": identity.name, "POD_NAMESPACE": identity.namespace}
         self._probes = PodProbes(
             runtime, identity, template, self._readiness_changed, lambda: self._orders.put(_Order.RESTART)
         )
@@ -116,8 +118,15 @@ class PodLife:
         self._watch_probes()
 
     def _start_container(self) -> Container:
-        self._container = self._the_sandbox.start_container(self.template.argv, self._env)
+        self._container = self._the_sandbox.start_container(self._command(), self._env)
         return self._container
+
+    def _command(self) -> tuple[str, ...]:
+        """The template's command with $(NAME) replaced from the environment, as the kubelet does."""
+        return tuple(
+            _VARIABLE.sub(lambda found: self._env.get(found[1], found[0]), word)
+            for word in self.template.argv
+        )
 
     def _watch_probes(self) -> None:
         if self.template.readiness is not None or self.template.liveness is not None:
