@@ -1,4 +1,5 @@
-"""The lab's node: what is real in a lab run (namespaces, processes, network, nginx, load and its exact counts).
+"""The lab's node: what is real in a lab run (namespaces, processes, network, nginx, load and its exact
+counts).
 
 Everything needs root. Errors that a user can cause are `errors.NodeError`: one line that says what to do.
 
@@ -7,6 +8,7 @@ Everything needs root. Errors that a user can cause are `errors.NodeError`: one 
     from agent.lab.node.service import Endpoint
     from agent.lab.node.server import OnStop, ServerSettings, server_argv, shell_wrapped
     from agent.lab.node.ingress import Ingress
+    from agent.lab.node.nginx_conf import IngressSettings
     from agent.lab.node.clients import LoadPlan
     from agent.lab.node.outcome import Outcome, FailedConnection, Via
     from agent.lab.node.probe import ProbeKind, ProbeTarget, ProbeResult
@@ -19,7 +21,7 @@ Everything needs root. Errors that a user can cause are `errors.NodeError`: one 
             server_argv(ServerSettings(port=8080, on_stop=OnStop.DRAIN)), {"POD_NAME": "web-1"})
         # app.container_id (64 hex), app.pid (host), app.cgroup_path
         service.sync([Endpoint(pod.addresses, 8080)])          # one nft transaction; [] rejects
-        ingress = Ingress.start(node, clients, [Endpoint(pod.addresses, 8080)])
+        ingress = Ingress.start(node, clients, [Endpoint(pod.addresses, 8080)], IngressSettings())
         ingress.reload([...])                                  # returns when the old worker stops accepting
         load = node.start_load(clients, LoadPlan(host=service.v4, port=80, via=Via.SERVICE, ...))
         app.stop_signal(signal.SIGTERM); app.wait(10.0)        # exit code, or -signal; None = still running

@@ -7,7 +7,6 @@ BLOCKS = 4
 FIRST_OCTET = 200
 
 
-
 @dataclass(frozen=True)
 class AddressPlan:
     """The address ranges of one lab run, so that two runs at once on one machine do not collide."""

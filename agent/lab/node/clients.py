@@ -13,11 +13,11 @@ from agent.lab.node.runtime import Process, Runtime, module_argv, module_environ
 class LoadPlan:
     """What one load generator does.
 
-    `rate` is requests a second over all connections; `requests` and `seconds` bound the run (whichever comes first),
-    after which what is in flight is awaited, so the generator never aborts a connection. With `keep_alive` there are
-    `connections` kept-alive connections, else a new one per request and `connections` at most at a time.
-    `check_idle` looks whether a kept-alive connection was closed before a request is written on it; without it every
-    connection that the peer closed while idle costs a failed request.
+    `rate` is requests a second over all connections; `requests` and `seconds` bound the run (whichever comes
+    first), after which what is in flight is awaited, so the generator never aborts a connection. With
+    `keep_alive` there are `connections` kept-alive connections, else a new one per request and `connections`
+    at most at a time. `check_idle` looks whether a kept-alive connection was closed before a request is
+    written on it; without it every connection that the peer closed while idle costs a failed request.
     """
 
     host: str
@@ -39,7 +39,9 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What a load generator saw. `sent` = `answered` + `failures`; `by_pod` counts answers by the X-Pod header."""
+    """What a load generator saw. `sent` = `answered` + `failures`; `by_pod` counts answers by the X-Pod
+    header.
+    """
 
     sent: int
     answered: int

@@ -12,9 +12,13 @@ def run(argv: list[str], *, stdin: str = "") -> str:
     Raises NodeError when it is not installed, fails, or takes longer than TIMEOUT_S.
     """
     if shutil.which(argv[0]) is None:
-        raise NodeError(f"{argv[0]} not found: install it (Debian: iproute2, nftables, util-linux, nginx-light)")
+        raise NodeError(
+            f"{argv[0]} not found: install it (Debian: iproute2, nftables, util-linux, nginx-light)"
+        )
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired:
         raise NodeError(f"{' '.join(argv)} did not end within {TIMEOUT_S:.0f} s") from None
     if done.returncode != 0:
@@ -24,6 +28,8 @@ def run(argv: list[str], *, stdin: str = "") -> str:
 
 
 def ip_batch(lines: list[str], *, namespace: str | None = None) -> None:
-    """Run `ip` commands in one process, stopping at the first that fails; `namespace` is a name in /run/netns."""
+    """Run `ip` commands in one process, stopping at the first that fails; `namespace` is a name in
+    /run/netns.
+    """
     where = ["-n", namespace] if namespace else []
     run(["ip", *where, "-batch", "-"], stdin="".join(f"{line}\n" for line in lines))

@@ -1,8 +1,8 @@
 """Kernel settings that the lab changes for the whole host, shared by all runs and put back by the last.
 
 Only one is needed: IPv6 has no forwarding switch per interface before `force_forwarding` (Linux 6.17), and
-`net.ipv6.conf.all.forwarding` makes interfaces with accept_ra=1 drop their learned default routes, so those get
-accept_ra=2 first (Documentation/networking/ip-sysctl.rst).
+`net.ipv6.conf.all.forwarding` makes interfaces with accept_ra=1 drop their learned default routes, so those
+get accept_ra=2 first (Documentation/networking/ip-sysctl.rst).
 """
 
 import fcntl

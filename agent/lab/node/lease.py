@@ -16,8 +16,8 @@ LEASES = Path("/run/lastcall-lab")
 class Lease:
     """One run's claim on a number, and with it on names and addresses.
 
-    The claim is a lock on a file, so the kernel drops it when the process dies. The file lists everything the run
-    puts on the host; whoever finds it unlocked may remove that.
+    The claim is a lock on a file, so the kernel drops it when the process dies. The file lists everything
+    the run puts on the host; whoever finds it unlocked may remove that.
     """
 
     def __init__(self, index: int, descriptor: int) -> None:
@@ -43,7 +43,9 @@ class Lease:
             if _lock(descriptor) and _still_linked(descriptor, index):
                 return cls(index, descriptor)
             os.close(descriptor)
-        raise NodeError("no free address range for the lab: every 10.200.0.0/13 block is in use on this machine")
+        raise NodeError(
+            "no free address range for the lab: every 10.200.0.0/13 block is in use on this machine"
+        )
 
     def note(self, kind: LeftoverKind, name: str) -> None:
         """Write down what is about to be made; returns only when it is in the file."""

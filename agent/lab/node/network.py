@@ -64,7 +64,9 @@ class Network:
         self._wiring.create()
 
     def attach(self, namespace: str) -> Addresses:
-        """Give the namespace (a name in /run/netns) an eth0 with an address of each family, routed and usable."""
+        """Give the namespace (a name in /run/netns) an eth0 with an address of each family, routed and
+        usable.
+        """
         with self._lock:
             attachment = self._next_attachment()
             self._attached[namespace] = attachment
@@ -73,7 +75,9 @@ class Network:
         return attachment.addresses
 
     def detach(self, namespace: str) -> None:
-        """Remove the namespace's veth pair and host route, as a CNI DEL does. Its address may be given out later."""
+        """Remove the namespace's veth pair and host route, as a CNI DEL does. Its address may be given out
+        later.
+        """
         with self._lock:
             attachment = self._attached.pop(namespace, None)
         if attachment is not None:
@@ -105,9 +109,9 @@ class Network:
 class _Bridge:
     """veth pairs on a bridge; the bridge has the network's first address and is the pods' gateway.
 
-    A reply from one pod to another must pass the host's connection tracking for the Service address to be put back.
-    Bridged packets do so only with br_netfilter; without it pods get no on-link subnet, so all goes through the
-    gateway.
+    A reply from one pod to another must pass the host's connection tracking for the Service address to be
+    put back. Bridged packets do so only with br_netfilter; without it pods get no on-link subnet, so all
+    goes through the gateway.
     """
 
     lease: Lease
@@ -132,7 +136,7 @@ class _Bridge:
             [
                 f"addr add {plan.pods_v4[1]}/{plan.pods_v4.prefixlen} dev {self.name}",
                 *(
-                    [f"-6 addr add {plan.pods_v6[1]}/{plan.pods_v6.prefixlen} dev {self.name} nodad"]
+                    [f"addr add {plan.pods_v6[1]}/{plan.pods_v6.prefixlen} dev {self.name} nodad"]
                     if self.ipv6
                     else []
                 ),
@@ -146,7 +150,9 @@ class _Bridge:
             [
                 f"link add {host} type veth peer name {POD_INTERFACE} address {_mac(addresses.v4)}"
                 f" netns {namespace}",
-                f"link set {host} master {self.name} up type bridge_slave hairpin on",
+                f"link set {host} master {self.name}",
+                f"link set {host} type bridge_slave hairpin on",
+                f"link set {host} up",
             ]
         )
         on_link = self.filters_bridged_packets
@@ -162,8 +168,8 @@ class _Bridge:
         ]
         if addresses.v6:
             lines += [
-                f"-6 addr add {addresses.v6}/{v6_length} dev {POD_INTERFACE} nodad",
-                f"-6 route add default via {plan.pods_v6[1]} dev {POD_INTERFACE} onlink",
+                f"addr add {addresses.v6}/{v6_length} dev {POD_INTERFACE} nodad",
+                f"route add ::/0 via {plan.pods_v6[1]} dev {POD_INTERFACE} onlink",
             ]
         host_command.ip_batch(lines, namespace=namespace)
 
@@ -172,9 +178,9 @@ class _Bridge:
 class _Routed:
     """A host route per pod; the host answers ARP for the pods' gateway 169.254.1.1, which nobody owns.
 
-    The pod range is a `blackhole`, so packets for an address without a pod vanish instead of leaving the node. The
-    host answers ARP by proxy only with a route to the gateway's address, so without a default route the pod gets a
-    fixed neighbour entry.
+    The pod range is a `blackhole`, so packets for an address without a pod vanish instead of leaving the
+    node. The host answers ARP by proxy only with a route to the gateway's address, so without a default
+    route the pod gets a fixed neighbour entry.
     """
 
     lease: Lease
@@ -182,11 +188,10 @@ class _Routed:
 
     def create(self) -> None:
         plan = self.lease.plan
-        for network in [plan.pods_v4, *([plan.pods_v6] if self.ipv6 else [])]:
+        for network in [str(plan.pods_v4), *([str(plan.pods_v6)] if self.ipv6 else [])]:
             self.lease.note(LeftoverKind.ROUTE, f"blackhole {network}")
-            host_command.run(
-                ["ip", "-6" if network.version == 6 else "-4", "route", "add", "blackhole", str(network)]
-            )
+            family = "-6" if ":" in network else "-4"
+            host_command.run(["ip", family, "route", "add", "blackhole", network])
 
     def attach(self, namespace: str, attachment: _Attachment) -> None:
         host, addresses = attachment.host_interface, attachment.addresses
@@ -207,7 +212,7 @@ class _Routed:
             [
                 f"link set {host} up",
                 f"route add {addresses.v4}/32 dev {host} scope link",
-                *([f"-6 route add {addresses.v6}/128 dev {host}"] if addresses.v6 else []),
+                *([f"route add {addresses.v6}/128 dev {host}"] if addresses.v6 else []),
             ]
         )
         lines = [
@@ -223,8 +228,8 @@ class _Routed:
             )
         if addresses.v6:
             lines += [
-                f"-6 addr add {addresses.v6}/128 dev {POD_INTERFACE} nodad",
-                f"-6 route add default via {ROUTED_GATEWAY_V6} dev {POD_INTERFACE}",
+                f"addr add {addresses.v6}/128 dev {POD_INTERFACE} nodad",
+                f"route add ::/0 via {ROUTED_GATEWAY_V6} dev {POD_INTERFACE}",
             ]
         host_command.ip_batch(lines, namespace=namespace)
 
@@ -248,7 +253,9 @@ def _configure(interface: str, settings: Mapping[str, str]) -> None:
 
 
 def _ignore_redirects(namespace: str) -> None:
-    """Pods and their gateway share a link, so the host would send the pods past it and past its address translation."""
+    """Pods and their gateway share a link, so the host would send the pods past it and past its address
+    translation.
+    """
     files = " ".join(f"/proc/sys/net/ipv4/conf/{name}/accept_redirects" for name in ("all", POD_INTERFACE))
     host_command.run(
         ["nsenter", f"--net=/run/netns/{namespace}", "sh", "-c", f"for f in {files}; do echo 0 >$f; done"]

@@ -5,36 +5,29 @@ from typing import Self
 
 from agent.lab.node import host_command
 from agent.lab.node.cgroup import CgroupDriver, Cgroups
+from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.clients import Load, LoadPlan
 from agent.lab.node.host_settings import ipv6_available, restore_if_unused
 from agent.lab.node.lease import Lease
 from agent.lab.node.leftover import LeftoverKind
-from agent.lab.node.network import Addresses, Cni, Network
+from agent.lab.node.network import Cni, Network
 from agent.lab.node.pod import NAMESPACES, Pod
 from agent.lab.node.probe import Prober
 from agent.lab.node.runtime import Runtime
 from agent.lab.node.service import Service
 
 
-class ClientNamespace:
-    """A network namespace on the pod network that belongs to no pod: where load generators and nginx run."""
-
-    def __init__(self, netns: str, addresses: Addresses) -> None:
-        self.path = NAMESPACES / netns
-        self.addresses = addresses
-
-
 class Node:
     """One lab run's node. Use it as a context manager: leaving it removes everything it made."""
 
-    def __init__(self, lease: Lease, cni: Cni, driver: CgroupDriver) -> None:
+    def __init__(self, lease: Lease, cgroups: Cgroups, network: Network) -> None:
         self.lease = lease
-        self.cni = cni
-        self.cgroups = Cgroups(lease, driver)
+        self.cgroups = cgroups
+        self.network = network
         self.runtime = Runtime.launch()
-        self.network = Network(lease, cni)
         self._service_numbers = itertools.count(1)
         self._load_numbers = itertools.count(1)
+        self._probers: list[Prober] = []
 
     @classmethod
     def start(cls, cni: Cni, driver: CgroupDriver = CgroupDriver.CGROUPFS) -> Self:
@@ -44,7 +37,7 @@ class Node:
         """
         lease = Lease.claim()
         try:
-            return cls(lease, cni, driver)
+            return cls(lease, Cgroups(lease, driver), Network(lease, cni))
         except BaseException:
             lease.close()
             restore_if_unused()
@@ -60,7 +53,7 @@ class Node:
         netns = f"lastcall-lab-{self.lease.index}-{name}"
         self.lease.note(LeftoverKind.NETNS, netns)
         host_command.run(["ip", "netns", "add", netns])
-        return ClientNamespace(netns, self.network.attach(netns))
+        return ClientNamespace(NAMESPACES / netns, self.network.attach(netns))
 
     def service(self, name: str, port: int) -> Service:
         """Make a Service address with no endpoints; names must differ within a run."""
@@ -77,10 +70,14 @@ class Node:
 
     def prober(self) -> Prober:
         """Start a kubelet-style prober in the host's network namespace."""
-        return Prober()
+        prober = Prober()
+        self._probers.append(prober)
+        return prober
 
     def close(self) -> None:
         """End every process and remove everything that this run put on the host."""
+        for prober in self._probers:
+            prober.close()
         self.runtime.close()
         self.lease.close()
         restore_if_unused()

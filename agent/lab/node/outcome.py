@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 
     @property
     def of_a_pod(self) -> bool:
-        """False for what no pod's connection did: nginx's 502s, the node's reject, the client's own errors."""
+        """False for nginx's 502s, the node's reject and the client's own errors: no pod did those."""
         return self not in (Outcome.HTTP_ERROR, Outcome.REJECTED, Outcome.OWN_ERROR)
 
 
@@ -37,8 +37,8 @@ class FailedConnection:
     `time_ns` and `started_ns` are CLOCK_REALTIME nanoseconds: when it failed, when connect() was called.
     `local` is None where the client does not tell (nginx). `remote` is what the client connected to: the
     Service address for `Via.SERVICE`, the pod for `Via.UPSTREAM`, nginx for `Via.INGRESS`.
-    `closed_before_request` is true when the peer had already closed a kept-alive connection before the request
-    was written on it.
+    `closed_before_request` is true when the peer had already closed a kept-alive connection before the
+    request was written on it.
     """
 
     time_ns: int

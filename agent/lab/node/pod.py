@@ -16,7 +16,9 @@ NAMESPACES = Path("/run/netns")
 
 
 class Container:
-    """A container: a program as PID 1 of its own pid namespace, in the pod's network namespace, in its own cgroup."""
+    """A container: a program as PID 1 of its own pid namespace, in the pod's network namespace, in its own
+    cgroup.
+    """
 
     def __init__(self, pod: "Pod", process: Process, container_id: str, cgroup_path: Path) -> None:
         self.container_id = container_id
@@ -61,8 +63,8 @@ class Container:
 class Pod:
     """A pod: a network namespace held by a pause process, its address, and its containers.
 
-    A deletion in the kubelet's order: stop_signal or kill and wait for each container, kill_pause, remove_network,
-    remove. `remove` alone does all of it at once.
+    A deletion in the kubelet's order: stop_signal or kill and wait for each container, kill_pause,
+    remove_network, remove. `remove` alone does all of it at once.
     """
 
     def __init__(
@@ -111,7 +113,10 @@ class Pod:
         return tuple(self._containers)
 
     def start_container(
-        self, argv: Sequence[str], environment: Mapping[str, str] | None = None, container_id: str | None = None
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        container_id: str | None = None,
     ) -> Container:
         """Start a container and return once its program runs; its output goes to `log_path`."""
         container_id = container_id or secrets.token_hex(32)

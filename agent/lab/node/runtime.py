@@ -32,7 +32,9 @@ def module_environment() -> dict[str, str]:
 
 
 class Process:
-    """A process that the runtime started. It is signalled from here, so from outside its pod, as runc does it."""
+    """A process that the runtime started. It is signalled from here, so from outside its pod, as runc does
+    it.
+    """
 
     def __init__(self, runtime: "Runtime", number: int, pid: int, pidfd: int) -> None:
         self.pid = pid
@@ -76,7 +78,9 @@ class _Pending:
 
 
 class Runtime:
-    """Starts processes in namespaces and cgroups through a process of its own, which ends them if the lab dies."""
+    """Starts processes in namespaces and cgroups through a process of its own, which ends them if the lab
+    dies.
+    """
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self._control = control
@@ -120,8 +124,9 @@ class Runtime:
     ) -> Process:
         """Start a process and return once its program runs.
 
-        `argv` None is a pause process. `namespace` is the network namespace's path; `init` makes it PID 1 of a new
-        pid namespace; `joining` puts it into the pid namespace of that process. Raises NodeError if it cannot run.
+        `argv` None is a pause process. `namespace` is the network namespace's path; `init` makes it PID 1 of
+        a new pid namespace; `joining` puts it into the pid namespace of that process. Raises NodeError if it
+        cannot run.
         """
         number = next(self._numbers)
         pending = _Pending(threading.Event())

@@ -1,4 +1,5 @@
-"""Remove what dead runs left behind: network namespaces, interfaces, routes, nft tables, cgroups, directories.
+"""Remove what dead runs left behind: network namespaces, interfaces, routes, nft tables, cgroups,
+directories.
 
 `python3 -m agent.lab.node.sweep` does it by hand; every run does it at its start.
 """
