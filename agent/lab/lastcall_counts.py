@@ -1,5 +1,6 @@
 """What Lastcall counted for one namespace, read from the agent's metrics page."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -49,6 +50,11 @@ class LastcallCounts:
         return _totals((phase, count) for (_, phase), count in self.late.items())
 
     @property
+    def late_by_pod(self) -> dict[str, int]:
+        """Late connections by pod, pods without any left out."""
+        return _totals((pod, count) for (pod, _), count in self.late.items())
+
+    @property
     def longest_lag(self) -> float | None:
         """The largest propagation lag of a pod in seconds, None if none was observed."""
         return max(self.pod_lag.values(), default=None)
@@ -73,7 +79,8 @@ def lastcall_counts(page: str, namespace: str) -> LastcallCounts:
             case "lastcall_pod_late_connections_total":
                 late[labels["pod"], Phase(labels["phase"])] = int(value)
             case "lastcall_pod_propagation_lag_seconds":
-                pod_lag[labels["pod"]] = value
+                if not math.isnan(value):
+                    pod_lag[labels["pod"]] = value
             case "lastcall_propagation_lag_seconds_sum":
                 sums[labels["stage"]] = sums.get(labels["stage"], 0.0) + value
             case "lastcall_propagation_lag_seconds_count":

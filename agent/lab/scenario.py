@@ -74,6 +74,7 @@ class Lag:
 class Scenario:
     """One failure of the field. `happens` and `fix` are each one sentence; `after` is None where nothing is
     to be fixed. `shows` are kinds that `before` must produce: a run without them has not shown the failure.
+    `warm_up_seconds` is how long there is load before anything happens.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Scenario:
     after: Workload | None = None
     event: Event = Event.ROLLING_UPDATE
     lag: Lag = field(default_factory=Lag)
+    warm_up_seconds: float = 0.8
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -80,16 +80,17 @@ _SLEEP_INSTEAD_OF_DRAIN = Scenario(
     after=Workload(_DRAINS, SleepHook(1)),
 )
 
-_LONG_REQUESTS = (Stream(Via.SERVICE, "GET", rate=3, keep_alive=12, path="/slow?ms=3500"),)
+_LONG_REQUESTS = (Stream(Via.SERVICE, "GET", rate=4, keep_alive=12, path="/slow?ms=3000"),)
 
 _GRACE_TOO_SHORT = Scenario(
     name="grace-too-short",
-    happens="preStop takes 2 s and requests 3.5 s, but SIGKILL comes 4 s after the deletion.",
-    before=Workload(_DRAINS, SleepHook(2), grace_seconds=4),
+    happens="preStop takes 1 s and requests 3 s, but SIGKILL comes 3 s after the deletion.",
+    before=Workload(_DRAINS, SleepHook(1), grace_seconds=3),
     load=_LONG_REQUESTS,
     shows=frozenset({Kind.UNANSWERED}),
     fix="terminationGracePeriodSeconds 10",
-    after=Workload(_DRAINS, SleepHook(2), grace_seconds=10),
+    after=Workload(_DRAINS, SleepHook(1), grace_seconds=10),
+    warm_up_seconds=3.2,
 )
 
 _ACCEPT_QUEUE = Scenario(
@@ -132,14 +133,16 @@ _COLD_START = Scenario(
     after=Workload(replace(_DRAINS, bind_after_s=1.0), SleepHook(1)),
 )
 
+_CLEANS_UP = replace(_DRAINS, close_idle_after_s=0.0, exit_after_s=0.5)
+
 _CONTAINER_RESTART = Scenario(
     name="container-restart",
     happens="The liveness probe fails once: the container is restarted under load, its pod not deleted.",
-    before=Workload(_EXITS, liveness=HttpProbe("/healthz")),
+    before=Workload(_CLEANS_UP, liveness=HttpProbe("/healthz")),
     load=_DIRECT,
     shows=frozenset({Kind.REFUSED}),
     fix="failureThreshold 30: a liveness probe that outlasts a hiccup",
-    after=Workload(_EXITS, liveness=HttpProbe("/healthz", failure_threshold=30)),
+    after=Workload(_CLEANS_UP, liveness=HttpProbe("/healthz", failure_threshold=30)),
     event=Event.LIVENESS_FAILURE,
 )
 

@@ -36,7 +36,12 @@ class Streams:
     """Running generators, one for each stream."""
 
     def __init__(
-        self, node: Node, clients: ClientNamespace, streams: Iterable[Stream], doors: dict[Via, Door], seed: int
+        self,
+        node: Node,
+        clients: ClientNamespace,
+        streams: Iterable[Stream],
+        doors: dict[Via, Door],
+        seed: int,
     ) -> None:
         self._loads: list[tuple[Stream, Load]] = []
         for number, stream in enumerate(streams):

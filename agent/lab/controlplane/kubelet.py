@@ -36,6 +36,7 @@ class Kubelet:
     def delete(self, life: PodLife) -> None:
         """What a DELETE of the pod does: the API server sets the deletion timestamp, the kubelet sees it."""
         grace = life.template.grace_seconds
+        life.deletion_requested_ns = time.time_ns()
 
         def change(pod: JsonObject) -> JsonObject:
             return request_deletion(pod, grace, time.time())

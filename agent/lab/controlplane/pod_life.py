@@ -26,7 +26,10 @@ class _Order(Enum):
 
 
 class PodLife:
-    """A pod from its creation on. What goes wrong in it is raised again by the `wait_` methods and `join`."""
+    """A pod from its creation on. What goes wrong in it is raised again by the `wait_` methods and `join`.
+
+    `deletion_requested_ns` is just before the API server is asked to delete it (nanoseconds since the epoch).
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class PodLife:
     ) -> None:
         self.identity = identity
         self.template = template
+        self.deletion_requested_ns: int | None = None
         self._runtime = runtime
         self._reports = reports
         self._env = {"POD_NAME": identity.name, "POD_NAMESPACE": identity.namespace}
@@ -65,6 +69,11 @@ class PodLife:
     def discard(self) -> None:
         """Remove the pod at once, after what it is doing now."""
         self._orders.put(_Order.DISCARD)
+
+    @property
+    def address(self) -> str:
+        """The pod's first address, once it is ready."""
+        return self._the_sandbox.ip_addresses[0]
 
     def wait_ready(self, timeout: float) -> None:
         """Wait until the API says Ready. Raises TimeoutError."""

@@ -1,0 +1,128 @@
+"""Playing one variant of a scenario: a workload under load, what happens to it, and both sides' counts."""
+
+import time
+import urllib.request
+from collections import Counter
+from dataclasses import dataclass
+
+from agent.lab.client_counts import ClientCounts, client_counts
+from agent.lab.controlplane.pod_life import PodLife
+from agent.lab.controlplane.pod_template import PodTemplate
+from agent.lab.errors import LabError
+from agent.lab.lastcall_counts import LastcallCounts, lastcall_counts
+from agent.lab.late_connections import LateTruth, late_truth
+from agent.lab.node.outcome import Outcome, Via
+from agent.lab.scenario import Event, Scenario, Variant
+from agent.lab.stage import Stage
+from agent.lab.streams import Door, StreamResult, Streams
+from agent.lab.workload_setup import RunningWorkload, running_workload
+
+_AFTER_LAST_CHANGE_SECONDS = 0.4
+_RESTART_SECONDS = 10.0
+_UNDISTURBED_SECONDS = 3.0
+_SETTLE_STEP_SECONDS = 0.3
+_SETTLE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What one play showed. `lastcall` is None only in tests that leave the agent out."""
+
+    scenario: Scenario
+    variant: Variant
+    streams: tuple[StreamResult, ...]
+    clients: ClientCounts
+    upstream_failures: int
+    lastcall: LastcallCounts | None
+    late: dict[str, LateTruth]
+    seconds: float
+
+
+def play(stage: Stage, scenario: Scenario, variant: Variant, seed: int, *, keep: bool) -> Played:
+    """Play it in a namespace of its own; with `keep` its pods stay afterwards.
+
+    Raises LabError (also for a void run), NodeError and TimeoutError.
+    """
+    started = time.monotonic()
+    with running_workload(stage, scenario, variant, seed, keep=keep) as workload:
+        doors = {Via.SERVICE: Door(workload.service.v4, workload.service.port)}
+        if workload.ingress is not None:
+            doors[Via.INGRESS] = Door(workload.ingress.v4, workload.ingress.port)
+        streams = Streams(stage.node, stage.clients, scenario.load, doors, seed)
+        time.sleep(scenario.warm_up_seconds)
+        _disturb(workload, scenario, variant)
+        results = streams.finish()
+        upstream = []
+        if workload.ingress is not None:
+            workload.ingress.stop()
+            upstream = workload.ingress.failures()
+        own = [failure for result in results for failure in result.load.failures]
+        clients = client_counts(
+            sum(result.load.sent for result in results),
+            sum(result.load.answered for result in results),
+            [*own, *upstream],
+        )
+        if clients.by_outcome.get(Outcome.OWN_ERROR):
+            raise LabError(f"{scenario.name}: a load generator ran out of ports or descriptors; run it again")
+        deleted = {pod.identity.name: pod.deletion_requested_ns for pod in workload.deployment.deleted}
+        addresses = frozenset(
+            address
+            for address in (stage.clients.addresses.v4, stage.clients.addresses.v6)
+            if address is not None
+        )
+        late = {
+            name: late_truth(workload.connection_log(name), addresses, requested_ns)
+            for name, requested_ns in deleted.items()
+            if requested_ns is not None
+        }
+        counted = _settled_counts(stage, workload.namespace)
+        return Played(
+            scenario, variant, results, clients, len(upstream), counted, late, time.monotonic() - started
+        )
+
+
+def _disturb(workload: RunningWorkload, scenario: Scenario, variant: Variant) -> None:
+    """Let the scenario's event happen and wait until its effects are over."""
+    wanted = scenario.workload(variant)
+    if scenario.event is Event.LIVENESS_FAILURE:
+        _fail_liveness(workload.deployment.pods[0], workload.template, restarts=variant is Variant.BEFORE)
+    else:
+        workload.deployment.roll(workload.template, wanted.strategy)
+    rolled = time.monotonic()
+    workload.deployment.wait_deleted()
+    lag = max(scenario.lag.kube_proxy, scenario.lag.ingress)
+    time.sleep(max(rolled + lag + _AFTER_LAST_CHANGE_SECONDS - time.monotonic(), 0.0))
+
+
+def _fail_liveness(pod: PodLife, template: PodTemplate, *, restarts: bool) -> None:
+    """Make the pod's health checks hang, and see the container restarted or not."""
+    with urllib.request.urlopen(f"http://{pod.address}:{template.port}/wedge", timeout=5) as answer:
+        answer.read()
+    if restarts:
+        pod.wait_restarted(_RESTART_SECONDS)
+        pod.wait_ready(_RESTART_SECONDS)
+    else:
+        time.sleep(_UNDISTURBED_SECONDS)
+
+
+def _settled_counts(stage: Stage, namespace: str) -> LastcallCounts | None:
+    """The agent's counts once two readings agree. Raises LabError if they do not come to rest."""
+    if stage.agent is None:
+        return None
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    before = lastcall_counts(stage.agent.metrics(), namespace)
+    while time.monotonic() < deadline:
+        time.sleep(_SETTLE_STEP_SECONDS)
+        now = lastcall_counts(stage.agent.metrics(), namespace)
+        if now == before:
+            return now
+        before = now
+    raise LabError(f"the agent's counts still change {_SETTLE_SECONDS:.0f} s after the last request")
+
+
+def requests_by_method(played: Played) -> Counter[tuple[Via, str]]:
+    """Requests sent, by door and method."""
+    counts: Counter[tuple[Via, str]] = Counter()
+    for result in played.streams:
+        counts[result.stream.via, result.stream.method] += result.load.sent
+    return counts

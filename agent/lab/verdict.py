@@ -1,0 +1,49 @@
+"""What is wrong with a play: the reasons for which a lab run exits non-zero."""
+
+from agent.lab.client_counts import CLASS_OF_KIND
+from agent.lab.comparison import differences
+from agent.lab.late_connections import wrong_late_counts
+from agent.lab.play import Played
+from agent.lab.scenario import Variant
+
+
+def problems(played: Played) -> tuple[str, ...]:
+    """Each problem in one line; none means that the play showed what it should and the counts are right."""
+    return (*_unequal_counts(played), *_wrong_late(played), *_not_as_meant(played))
+
+
+def _unequal_counts(played: Played) -> list[str]:
+    if played.lastcall is None:
+        return []
+    found = [
+        f"DIFFER: {difference.failure_class.value}: clients {difference.clients},"
+        f" Lastcall {difference.lastcall}"
+        for difference in differences(played.clients, played.lastcall.by_kind)
+    ]
+    if played.lastcall.lost_events:
+        found.append(f"Lastcall lost {played.lastcall.lost_events} events")
+    return found
+
+
+def _wrong_late(played: Played) -> list[str]:
+    if played.lastcall is None:
+        return []
+    counted = played.lastcall.late_by_pod
+    return [
+        f"DIFFER: late: pod {pod} accepted {truth.at_least} to {truth.at_most},"
+        f" Lastcall {counted.get(pod, 0)}"
+        for pod, truth in wrong_late_counts(played.late, counted).items()
+    ]
+
+
+def _not_as_meant(played: Played) -> list[str]:
+    if played.variant is Variant.AFTER or not played.scenario.shows:
+        if played.clients.total == 0:
+            return []
+        return [f"the clients lost {played.clients.total} connections although nothing is wrong any more"]
+    seen = played.clients.by_class
+    missing = [kind for kind in played.scenario.shows if not seen[CLASS_OF_KIND[kind]]]
+    if played.lastcall is not None:
+        counted = played.lastcall.by_kind
+        missing += [kind for kind in played.scenario.shows - set(missing) if not counted.get(kind)]
+    return [f"the failure did not show: nothing {kind.value}" for kind in missing]
