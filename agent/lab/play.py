@@ -11,7 +11,9 @@ from agent.lab.controlplane.pod_template import PodTemplate
 from agent.lab.errors import LabError
 from agent.lab.lastcall_counts import LastcallCounts, lastcall_counts
 from agent.lab.late_connections import LateTruth, late_truth
-from agent.lab.node.outcome import Outcome, Via
+from agent.lab.node.ingress import Ingress
+from agent.lab.node.nginx_logs import LogsDisagree
+from agent.lab.node.outcome import FailedConnection, Outcome, Via
 from agent.lab.scenario import Event, Scenario, Variant
 from agent.lab.stage import Stage
 from agent.lab.streams import Door, StreamResult, Streams
@@ -52,10 +54,9 @@ def play(stage: Stage, scenario: Scenario, variant: Variant, seed: int, *, keep:
         time.sleep(scenario.warm_up_seconds)
         _disturb(workload, scenario, variant)
         results = streams.finish()
-        upstream = []
+        upstream: list[FailedConnection] = []
         if workload.ingress is not None:
-            workload.ingress.stop()
-            upstream = workload.ingress.failures()
+            upstream = _upstream_failures(workload.ingress)
         own = [failure for result in results for failure in result.load.failures]
         clients = client_counts(
             sum(result.load.sent for result in results),
@@ -79,6 +80,15 @@ def play(stage: Stage, scenario: Scenario, variant: Variant, seed: int, *, keep:
         return Played(
             scenario, variant, results, clients, len(upstream), counted, late, time.monotonic() - started
         )
+
+
+def _upstream_failures(ingress: Ingress) -> list[FailedConnection]:
+    """What nginx, as the pods' client, counted. Raises LabError if its logs contradict each other."""
+    ingress.stop()
+    try:
+        return ingress.failures()
+    except LogsDisagree as error:
+        raise LabError(f"nginx's logs cannot be counted: {error}") from error
 
 
 def _disturb(workload: RunningWorkload, scenario: Scenario, variant: Variant) -> None:

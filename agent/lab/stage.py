@@ -16,8 +16,9 @@ from agent.lab.controlplane.resources import NODES
 from agent.lab.controlplane.slice_controller import SliceController
 from agent.lab.controlplane.store import Store
 from agent.lab.machine import Machine
+from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.network import Cni
-from agent.lab.node.node import ClientNamespace, Node
+from agent.lab.node.node import Node
 
 NODE_NAME = "lab-node"
 

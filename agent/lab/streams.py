@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.clients import Load, LoadPlan, LoadResult
 from agent.lab.node.errors import NodeError
-from agent.lab.node.node import ClientNamespace, Node
+from agent.lab.node.node import Node
 from agent.lab.node.outcome import Via
 from agent.lab.scenario import Stream
 
