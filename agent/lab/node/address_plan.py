@@ -3,7 +3,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 RUNS_PER_BLOCK = 128
-BLOCKS = 4
+RUNS = 4 * RUNS_PER_BLOCK
 FIRST_OCTET = 200
 
 
@@ -30,7 +30,7 @@ class AddressPlan:
 
 
 def plan_of_run(index: int) -> AddressPlan:
-    """The plan of run number `index` (0 to RUNS_PER_BLOCK * BLOCKS - 1)."""
+    """The plan of run number `index` (0 to RUNS - 1)."""
     block, third = divmod(index, RUNS_PER_BLOCK)
     second = FIRST_OCTET + 2 * block
     return AddressPlan(

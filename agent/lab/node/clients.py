@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from agent.lab.node.errors import NodeError
-from agent.lab.node.outcome import FailedConnection, Via, failed_connection_from_json
+from agent.lab.node.outcome import FailedConnection, Outcome, Via, failed_connection_from_json
 from agent.lab.node.runtime import Process, Runtime, module_argv, module_environment
 
 
@@ -49,6 +49,7 @@ class LoadResult:
     idle_closed: int
     by_pod: dict[str, int]
     failures: list[FailedConnection] = field(default_factory=list)
+    delayed: list[FailedConnection] = field(default_factory=list)
 
 
 class Load:
@@ -73,8 +74,7 @@ class Load:
 
     def failures(self) -> list[FailedConnection]:
         """The connections that failed so far."""
-        lines = self._records.read_text().split("\n")[:-1]
-        return [failed_connection_from_json(line) for line in lines if not line.startswith('{"totals"')]
+        return [record for record in self._read() if record.outcome is not Outcome.DELAYED]
 
     def stop(self) -> None:
         """Start no more requests; what is in flight is awaited."""
@@ -91,4 +91,9 @@ class Load:
             last = log.read_text().strip().rsplit("\n", 1)[-1] if log.exists() else ""
             raise NodeError(f"the load generator ended with {self._process.status}: {last}")
         totals = json.loads(self._records.read_text().rstrip("\n").rsplit("\n", 1)[-1])["totals"]
-        return LoadResult(**totals, failures=self.failures())
+        delayed = [record for record in self._read() if record.outcome is Outcome.DELAYED]
+        return LoadResult(**totals, failures=self.failures(), delayed=delayed)
+
+    def _read(self) -> list[FailedConnection]:
+        lines = self._records.read_text().split("\n")[:-1]
+        return [failed_connection_from_json(line) for line in lines if not line.startswith('{"totals"')]

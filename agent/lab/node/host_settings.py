@@ -1,8 +1,10 @@
 """Kernel settings that the lab changes for the whole host, shared by all runs and put back by the last.
 
-Only one is needed: IPv6 has no forwarding switch per interface before `force_forwarding` (Linux 6.17), and
-`net.ipv6.conf.all.forwarding` makes interfaces with accept_ra=1 drop their learned default routes, so those
-get accept_ra=2 first (Documentation/networking/ip-sysctl.rst).
+ICMP errors are limited in rate per destination (`icmp_ratelimit`), which turns a Service's quick rejects
+into connect timeouts that no pod caused; the lab lifts the limit. IPv6 has no forwarding switch per
+interface before `force_forwarding` (Linux 6.17), and `net.ipv6.conf.all.forwarding` makes interfaces with
+accept_ra=1 drop their learned default routes, so those get accept_ra=2 first
+(Documentation/networking/ip-sysctl.rst).
 """
 
 import fcntl
@@ -15,6 +17,7 @@ from pathlib import Path
 from agent.lab.node.lease import LEASES
 
 SAVED = LEASES / "settings.json"
+ICMP_RATE_LIMITS = (Path("/proc/sys/net/ipv4/icmp_ratelimit"), Path("/proc/sys/net/ipv6/icmp/ratelimit"))
 IPV6 = Path("/proc/sys/net/ipv6/conf")
 
 
@@ -24,6 +27,15 @@ def ipv6_available() -> bool:
 
 def forwards_per_interface() -> bool:
     return (IPV6 / "all" / "force_forwarding").exists()
+
+
+def lift_icmp_rate_limits() -> None:
+    """Let the host answer every packet that it rejects."""
+    with _saved() as saved:
+        for limit in ICMP_RATE_LIMITS:
+            if limit.exists() and (value := limit.read_text().strip()) != "0":
+                saved.setdefault(str(limit), value)
+                limit.write_text("0")
 
 
 def enable_ipv6_forwarding() -> None:

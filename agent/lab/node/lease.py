@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from agent.lab.node import host_command
-from agent.lab.node.address_plan import BLOCKS, RUNS_PER_BLOCK, AddressPlan, plan_of_run
+from agent.lab.node.address_plan import RUNS, AddressPlan, plan_of_run
 from agent.lab.node.errors import NodeError
 from agent.lab.node.leftover import Leftover, LeftoverKind, leftover_from_json, remove
 
@@ -30,13 +30,18 @@ class Lease:
 
     @classmethod
     def claim(cls) -> Self:
-        """Remove what dead runs left and claim the first free number. Raises NodeError if not root."""
+        """Remove what dead runs left and claim a free number. Raises NodeError if not root.
+
+        The search starts at the process id, so that a run does not meet the connection tracking entries of
+        the run before it, which live for minutes.
+        """
         if os.geteuid() != 0:
             raise NodeError("the lab makes network namespaces and needs root: run it with sudo")
         LEASES.mkdir(mode=0o755, exist_ok=True)
         remove_leftovers_of_dead_runs()
         used = networks_of_host()
-        for index in range(RUNS_PER_BLOCK * BLOCKS):
+        for step in range(RUNS):
+            index = (os.getpid() + step) % RUNS
             if plan_of_run(index).overlaps(used):
                 continue
             descriptor = os.open(_lease_file(index), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from agent.lab.node.clients import LoadPlan
 from agent.lab.node.outcome import FailedConnection, Outcome, Via, outcome_of_errno
@@ -24,6 +25,7 @@ from agent.lab.node.outcome import FailedConnection, Outcome, Via, outcome_of_er
 READ_BYTES = 1 << 16
 IP_RECVERR = 11
 IPV6_RECVERR = 25
+TCPI_TOTAL_RETRANS = 100
 SO_EE_ORIGIN_ICMP = 2
 SO_EE_ORIGIN_ICMP6 = 3
 
@@ -42,6 +44,14 @@ class Failure(Exception):
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
+
+
+class State(Enum):
+    """A kept-alive connection between two requests. On one that was reset nothing can be sent."""
+
+    OPEN = auto()
+    CLOSED = auto()
+    RESET = auto()
 
 
 class Connection:
@@ -75,14 +85,19 @@ class Connection:
         self._note_local()
         self._report_icmp(False)
 
-    def closed_while_idle(self) -> bool:
-        """Whether the peer has closed or reset the connection by now."""
+    def state(self) -> State:
+        """What the peer has done to the connection by now."""
         try:
-            return self.sock.recv(1, socket.MSG_PEEK) == b""
+            return State.OPEN if self.sock.recv(1, socket.MSG_PEEK) else State.CLOSED
         except BlockingIOError:
-            return False
+            return State.OPEN
         except OSError:
-            return True
+            return State.RESET
+
+    def syn_was_sent_again(self) -> bool:
+        """Whether connecting took more than one SYN (tcpi_total_retrans in linux/tcp.h)."""
+        information = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCPI_TOTAL_RETRANS + 4)
+        return bool(struct.unpack_from("=I", information, TCPI_TOTAL_RETRANS)[0])
 
     async def exchange(self, request: bytes) -> Answer:
         """Send one request and read its whole answer. Raises Failure."""
@@ -219,7 +234,7 @@ class Generator:
         due = time.monotonic() + interval * (number + self.random.random()) / self.plan.connections
         connection: Connection | None = None
         while await self.pause_until(due):
-            if connection is not None and self.plan.check_idle and connection.closed_while_idle():
+            if connection is not None and self.is_over(connection):
                 self.idle_closed += 1
                 connection.close()
                 connection = None
@@ -227,6 +242,11 @@ class Generator:
             due = max(due, time.monotonic() - interval) + interval
         if connection is not None:
             connection.close()
+
+    def is_over(self, connection: Connection) -> bool:
+        """Whether to give up an idle connection rather than send the next request on it."""
+        state = connection.state()
+        return state is State.RESET or (state is State.CLOSED and self.plan.check_idle)
 
     def take_number(self) -> int:
         self.sent += 1
@@ -241,8 +261,10 @@ class Generator:
                 connection = Connection(self.plan)
                 self.connections += 1
                 await connection.connect()
+                if connection.syn_was_sent_again():
+                    self.record(connection, Failure(Outcome.DELAYED, "SYN sent again"), request_id, None)
             else:
-                closed_before = connection.closed_while_idle()
+                closed_before = connection.state() is not State.OPEN
             answer = await connection.exchange(self.request_bytes(request_id))
         except Failure as failure:
             assert connection is not None

@@ -12,6 +12,7 @@ from agent.lab.node.host_settings import (
     enable_ipv6_forwarding,
     forwards_per_interface,
     ipv6_available,
+    lift_icmp_rate_limits,
 )
 from agent.lab.node.lease import Lease
 from agent.lab.node.leftover import Leftover, LeftoverKind, remove
@@ -59,6 +60,7 @@ class Network:
         self._wiring: _Wiring = (
             _Bridge(lease, self._ipv6) if cni is Cni.BRIDGE else _Routed(lease, self._ipv6)
         )
+        lift_icmp_rate_limits()
         if self._ipv6:
             enable_ipv6_forwarding()
         self._wiring.create()
@@ -131,7 +133,7 @@ class _Bridge:
         filtering = " nf_call_iptables 1 nf_call_ip6tables 1" if self.filters_bridged_packets else ""
         mac = _mac(plan.pods_v4[1])
         host_command.ip_batch([f"link add {self.name} address {mac} type bridge forward_delay 0{filtering}"])
-        _configure(self.name, forwarding_settings(self.ipv6) | {"ipv4/conf/{}/send_redirects": "0"})
+        _configure(self.name, gateway_settings(self.ipv6) | {"ipv4/conf/{}/send_redirects": "0"})
         host_command.ip_batch(
             [
                 f"addr add {plan.pods_v4[1]}/{plan.pods_v4.prefixlen} dev {self.name}",
@@ -201,13 +203,10 @@ class _Routed:
                 f" peer name {POD_INTERFACE} address {_mac(addresses.v4)} netns {namespace}"
             ]
         )
-        settings = forwarding_settings(self.ipv6) | {
-            "ipv4/conf/{}/proxy_arp": "1",
-            "ipv4/neigh/{}/proxy_delay": "0",
-        }
-        if self.ipv6:
-            settings |= {"ipv6/conf/{}/accept_dad": "0"}
-        _configure(host, settings)
+        _configure(
+            host,
+            gateway_settings(self.ipv6) | {"ipv4/conf/{}/proxy_arp": "1", "ipv4/neigh/{}/proxy_delay": "0"},
+        )
         host_command.ip_batch(
             [
                 f"link set {host} up",
@@ -237,11 +236,15 @@ class _Routed:
 _Wiring = _Bridge | _Routed
 
 
-def forwarding_settings(ipv6: bool) -> dict[str, str]:
-    """Settings of one interface, `{}` for its name, that let the host forward what comes in there."""
+def gateway_settings(ipv6: bool) -> dict[str, str]:
+    """Settings of one interface, `{}` for its name, that let the host forward what comes in there.
+
+    Without duplicate address detection its link-local address, from which neighbours are asked for, is
+    usable at once instead of after up to 2 s.
+    """
     settings = {"ipv4/conf/{}/forwarding": "1"}
     if ipv6:
-        settings["ipv6/conf/{}/disable_ipv6"] = "0"
+        settings |= {"ipv6/conf/{}/disable_ipv6": "0", "ipv6/conf/{}/accept_dad": "0"}
         if forwards_per_interface():
             settings["ipv6/conf/{}/force_forwarding"] = "1"
     return settings

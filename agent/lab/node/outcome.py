@@ -5,7 +5,11 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """How a connection failed, as its client saw it."""
+    """How a connection failed, as its client saw it.
+
+    DELAYED did not fail: it was connected only when the SYN was sent again. A Service's first choice was
+    then a pod that no longer answers, its second one that does.
+    """
 
     REFUSED = "refused"
     TIMED_OUT = "timed_out"
@@ -15,11 +19,19 @@ class Outcome(StrEnum):
     HTTP_ERROR = "http_error"
     REJECTED = "rejected"
     OWN_ERROR = "own_error"
+    DELAYED = "delayed"
 
     @property
     def of_a_pod(self) -> bool:
-        """False for nginx's 502s, the node's reject and the client's own errors: no pod did those."""
-        return self not in (Outcome.HTTP_ERROR, Outcome.REJECTED, Outcome.OWN_ERROR)
+        """Whether a pod failed the connection: not so nginx's 502s, the node's reject, the client's own
+        errors.
+        """
+        return self in FAILED_BY_A_POD
+
+
+FAILED_BY_A_POD = frozenset(
+    {Outcome.REFUSED, Outcome.TIMED_OUT, Outcome.RESET, Outcome.TRUNCATED, Outcome.NO_ANSWER}
+)
 
 
 class Via(StrEnum):
