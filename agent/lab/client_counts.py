@@ -20,10 +20,12 @@ class FailureClass(Enum):
 CLASS_OF_OUTCOME: Mapping[Outcome, FailureClass] = {
     Outcome.REFUSED: FailureClass.REFUSED,
     Outcome.TIMED_OUT: FailureClass.TIMED_OUT,
+    Outcome.DELAYED: FailureClass.TIMED_OUT,
     Outcome.RESET: FailureClass.BROKEN,
     Outcome.TRUNCATED: FailureClass.BROKEN,
     Outcome.NO_ANSWER: FailureClass.BROKEN,
 }
+"""A delayed connection counts too: its Service's first choice did not answer, only the second one did."""
 
 CLASS_OF_KIND: Mapping[Kind, FailureClass] = {
     Kind.REFUSED: FailureClass.REFUSED,

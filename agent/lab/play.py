@@ -57,7 +57,7 @@ def play(stage: Stage, scenario: Scenario, variant: Variant, seed: int, *, keep:
         upstream: list[FailedConnection] = []
         if workload.ingress is not None:
             upstream = _upstream_failures(workload.ingress)
-        own = [failure for result in results for failure in result.load.failures]
+        own = [record for result in results for record in (*result.load.failures, *result.load.delayed)]
         clients = client_counts(
             sum(result.load.sent for result in results),
             sum(result.load.answered for result in results),
@@ -96,6 +96,8 @@ def _disturb(workload: RunningWorkload, scenario: Scenario, variant: Variant) ->
     wanted = scenario.workload(variant)
     if scenario.event is Event.LIVENESS_FAILURE:
         _fail_liveness(workload.deployment.pods[0], workload.template, restarts=variant is Variant.BEFORE)
+    elif scenario.event is Event.ONE_POD_REPLACED:
+        workload.deployment.replace_one(workload.template, wanted.strategy)
     else:
         workload.deployment.roll(workload.template, wanted.strategy)
     rolled = time.monotonic()

@@ -21,6 +21,7 @@ _STAGE_NAMES = {"endpointslice": "endpoints", "kube_proxy": "kube-proxy", "traff
 _OUTCOME_WORDS = {
     Outcome.REFUSED: "refused",
     Outcome.TIMED_OUT: "timed out",
+    Outcome.DELAYED: "delayed by a second SYN",
     Outcome.RESET: "reset",
     Outcome.TRUNCATED: "truncated",
     Outcome.NO_ANSWER: "without answer",
@@ -69,10 +70,10 @@ def _requests(played: Played) -> str:
 
 
 def _clients_saw(played: Played) -> str:
-    users = [failure for result in played.streams for failure in result.load.failures]
+    users = [record for result in played.streams for record in (*result.load.failures, *result.load.delayed)]
     words = [f"{played.clients.answered:,} answered"]
     for outcome, word in _OUTCOME_WORDS.items():
-        count = sum(failure.outcome is outcome for failure in users)
+        count = sum(record.outcome is outcome for record in users)
         if count:
             words.append(f"{count} {word}")
     text = ", ".join(words)

@@ -27,9 +27,14 @@ class Variant(Enum):
 
 
 class Event(Enum):
-    """What happens to the workload."""
+    """What happens to the workload.
+
+    Where rules change later than a pod's network goes, only one pod is replaced: a SYN that is sent again may
+    go to another pod, and with two of them gone a client could not tell how many pods failed its connection.
+    """
 
     ROLLING_UPDATE = "rolling update"
+    ONE_POD_REPLACED = "one pod replaced"
     LIVENESS_FAILURE = "liveness probe fails"
 
 

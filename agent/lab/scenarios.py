@@ -38,13 +38,13 @@ _EXITS_AT_ONCE = Scenario(
 
 _PRESTOP_TOO_SHORT = Scenario(
     name="prestop-too-short",
-    happens="preStop sleeps 1 s, but the proxies go on sending for 2 s.",
+    happens="preStop sleeps 1 s: enough for kube-proxy, but nginx learns of the deletion after 2.2 s.",
     before=Workload(_DRAINS, SleepHook(1)),
     load=_EVERYONE,
     shows=frozenset({Kind.REFUSED}),
     fix="preStop sleep 3",
     after=Workload(_DRAINS, SleepHook(3)),
-    lag=Lag(kube_proxy=2.0, ingress=2.2),
+    lag=Lag(kube_proxy=0.3, ingress=2.2),
 )
 
 _NETWORK_GONE = Scenario(
@@ -55,6 +55,7 @@ _NETWORK_GONE = Scenario(
     shows=frozenset({Kind.REFUSED, Kind.UNREACHABLE}),
     fix="preStop sleep 4",
     after=Workload(_DRAINS, SleepHook(4)),
+    event=Event.ONE_POD_REPLACED,
     lag=Lag(kube_proxy=3.0),
 )
 

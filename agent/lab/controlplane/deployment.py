@@ -46,8 +46,15 @@ class Deployment:
 
     def roll(self, template: PodTemplate, strategy: Strategy) -> None:
         """Replace every pod by one of the template; returns when all are ready. Raises TimeoutError."""
+        self._replace(list(self.pods), template, strategy)
+
+    def replace_one(self, template: PodTemplate, strategy: Strategy) -> None:
+        """Replace only the first pod; returns when the new one is ready. Raises TimeoutError."""
+        self._replace(self.pods[:1], template, strategy)
+
+    def _replace(self, pods: list[PodLife], template: PodTemplate, strategy: Strategy) -> None:
         replica_set = self._replica_set()
-        for old in list(self.pods):
+        for old in pods:
             if strategy.max_surge == 0:
                 self.delete(old)
             new = self._create(template, *replica_set)
