@@ -1,5 +1,6 @@
 import json
 import signal
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
@@ -7,6 +8,9 @@ from typing import Self
 from agent.lab.node.errors import NodeError
 from agent.lab.node.outcome import FailedConnection, Outcome, Via, failed_connection_from_json
 from agent.lab.node.runtime import Process, Runtime, module_argv, module_environment
+
+STARTING_POLL_S = 0.01
+NOT_CONNECTIONS = ('{"started_ns"', '{"totals"')
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class Load:
 
     def stop(self) -> None:
         """Start no more requests; what is in flight is awaited."""
+        while self._process.status is None and not self._records.stat().st_size:
+            time.sleep(STARTING_POLL_S)
         self._process.signal(signal.SIGTERM)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -96,4 +102,4 @@ class Load:
 
     def _read(self) -> list[FailedConnection]:
         lines = self._records.read_text().split("\n")[:-1]
-        return [failed_connection_from_json(line) for line in lines if not line.startswith('{"totals"')]
+        return [failed_connection_from_json(line) for line in lines if not line.startswith(NOT_CONNECTIONS)]

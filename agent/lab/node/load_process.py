@@ -182,6 +182,7 @@ class Generator:
 
     async def run(self) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stopping.set)
+        os.write(self.records, (json.dumps({"started_ns": time.time_ns()}) + "\n").encode())
         if self.plan.keep_alive:
             await asyncio.gather(*(self.keep_alive(number) for number in range(self.plan.connections)))
         else:

@@ -13,6 +13,7 @@ ERROR_LINE = re.compile(
 REQUEST_ID = re.compile(r"[?&]id=([^&]*)")
 SOCKET_ERROR = re.compile(r"\((?P<number>\d+): [^)]*\)")
 CONNECTING = "while connecting to upstream"
+NO_CONNECTION = "no live upstreams"
 TIMED_OUT_NUMBERS = frozenset({110, 113, 101})
 REFUSED_NUMBERS = frozenset({111})
 RESET_NUMBERS = frozenset({104, 32, 103})
@@ -81,7 +82,7 @@ def upstream_errors(lines: Iterable[str]) -> Iterator[UpstreamError]:
     """The error log's lines about upstream connections; all others are skipped."""
     for line in lines:
         found = ERROR_LINE.match(line)
-        if found is None or "[warn]" in line:
+        if found is None or "[warn]" in line or NO_CONNECTION in line:
             continue
         request_id = REQUEST_ID.search(found["target"])
         yield UpstreamError(
@@ -99,8 +100,8 @@ def proxied_requests(lines: Iterable[str]) -> Iterator[ProxiedRequest]:
         ended_ns = _nanoseconds(fields["ended"])
         started_ns = ended_ns - _nanoseconds(fields["seconds"])
         attempts: list[UpstreamAttempt] = []
-        columns = ("upstream_addr", "upstream_status", "upstream_seconds")
-        for address, status, seconds in zip(*(fields[name].split(", ") for name in columns), strict=True):
+        columns = (_listed(fields[name]) for name in ("upstream_addr", "upstream_status", "upstream_seconds"))
+        for address, status, seconds in zip(*columns, strict=True):
             attempt_ended_ns = started_ns + _nanoseconds(seconds)
             if ":" in address:
                 attempts.append(UpstreamAttempt(address, status, started_ns, attempt_ended_ns))
@@ -154,6 +155,11 @@ def _failure(request: ProxiedRequest, attempt: UpstreamAttempt, error: UpstreamE
         detail=error.message,
         request_id=request.request_id,
     )
+
+
+def _listed(column: str) -> list[str]:
+    """nginx leaves the column empty for a request that it answered itself."""
+    return column.split(", ") if column else []
 
 
 def _nanoseconds(seconds: str) -> int:

@@ -18,9 +18,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 READ_BYTES = 1 << 18
+FIRST_REQUEST_S = 5.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -29,7 +31,7 @@ class OnStop(StrEnum):
 
     DRAIN = "drain"
     """Close the listener (after `keep_accepting_s`), finish what is in flight, answer with `Connection:
-    close`, close idle connections (after `close_idle_after_s`), exit.
+    close`, close idle connections (after `close_idle_after_s`), exit (`exit_after_s` later).
     """
 
     EXIT = "exit"
@@ -117,7 +119,7 @@ class Server:
         self.stopping = False
         self.answers = True
         self.reads = True
-        self.closes_idle = False
+        self.ends_when_empty = False
         self.healthy = True
         self.stop_wanted = False
         self.log = -1
@@ -201,7 +203,7 @@ class Server:
             connection = Connection(sock)
             self.connections.add(connection)
             if self.reads:
-                self.selector.register(sock, selectors.EVENT_READ, lambda c=connection: self.read(c))
+                self.selector.register(sock, selectors.EVENT_READ, partial(self.read, connection))
 
     def read(self, connection: Connection) -> None:
         try:
@@ -259,7 +261,7 @@ class Server:
                 while True:
                     time.sleep(3600)
         if delay_ms:
-            self.after(delay_ms / 1000, lambda: self.answer(connection, status, close=close))
+            self.after(delay_ms / 1000, partial(self.answer, connection, status, close=close))
         else:
             self.answer(connection, status, close=close)
 
@@ -283,7 +285,7 @@ class Server:
             return
         if self.settings.idle_timeout_s is not None:
             connection.idle_timer = self.after(
-                self.settings.idle_timeout_s, lambda: self.close_if_idle(connection)
+                self.settings.idle_timeout_s, partial(self.close_if_idle, connection)
             )
         self.take_request(connection)
 
@@ -303,8 +305,8 @@ class Server:
         if self.reads:
             self.selector.unregister(connection.sock)
         connection.sock.close()
-        if self.closes_idle and not self.connections:
-            os._exit(self.settings.exit_code)
+        if self.ends_when_empty and not self.connections:
+            self.exit()
 
     def close_listener(self) -> None:
         if self.listener is None:
@@ -339,14 +341,20 @@ class Server:
 
     def drain(self) -> None:
         self.close_listener()
+        self.ends_when_empty = True
+        if not self.connections:
+            self.exit()
         self.after(self.settings.close_idle_after_s, self.close_idle)
 
     def close_idle(self) -> None:
-        self.closes_idle = True
+        """Close what idles now; a connection whose first request is still to come gets a while, as in Go's
+        server.
+        """
         for connection in list(self.connections):
-            self.close_if_idle(connection)
-        if not self.connections:
-            self.exit()
+            if connection.served:
+                self.close_if_idle(connection)
+            else:
+                self.after(FIRST_REQUEST_S, partial(self.close_if_idle, connection))
 
     def exit(self) -> None:
         os._exit(self.settings.exit_code)
