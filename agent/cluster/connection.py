@@ -115,7 +115,7 @@ def _load_file(kubeconfig: Path, configuration: Configuration) -> None:
     try:
         config.load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
     except Exception as error:
-        # The loader lets escape whatever the file's content provokes: YAML, type, key, base64 and other errors.
+        # The loader lets escape whatever the file's content provokes: YAML, type, key and other errors.
         raise ConnectionSettingsError(
             f"kubeconfig {kubeconfig} is not usable: {one_line(str(error)) or type(error).__name__}"
         ) from None

@@ -143,3 +143,6 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[bytes]:
         if length > _LONGEST_ANSWER_BYTES:
             raise NotKubeProxyMetricsError(f"an answer of more than {_LONGEST_ANSWER_BYTES} bytes")
         yield piece
+    if response.length:
+        # http.client says nothing of an answer that is shorter than its Content-Length.
+        raise http.client.HTTPException(f"the answer broke off {response.length} bytes before its end")

@@ -53,12 +53,12 @@ class NodePods:
 
     def _tell(self, pod: Pod, at_ns: int) -> None:
         if pod != self._known.get(pod.uid):
-            self._known[pod.uid] = pod
             self._emit(PodChanged(at_ns, pod))
+            self._known[pod.uid] = pod
 
     def _remove(self, uid: str, at_ns: int) -> None:
-        del self._known[uid]
         self._emit(PodRemoved(at_ns, uid))
+        del self._known[uid]
 
     def _complain(self, uid: str, complaint: str) -> None:
         if self._complained.get(uid) != complaint:
