@@ -119,12 +119,12 @@ class SliceWatches:
         watch.start()
 
     def unfollow(self, namespace: str) -> None:
-        """End the watch of a namespace's slices; does nothing if there is none."""
+        """End the watch of a namespace's slices without waiting for it; does nothing if there is none."""
         with self._lock:
             watch = self._watches.pop(namespace, None)
         if watch is None:
             return
-        watch.stop()
+        watch.begin_to_stop()
         with self._lock:
             self._ended_restarts += watch.restarts
             times = [self._ended_last_event_ns, watch.last_event_ns]

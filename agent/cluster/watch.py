@@ -107,13 +107,17 @@ class ResourceWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch. Nothing is told any more once this returns, unless the listener itself calls it."""
+        """End the watch and wait for it, 2 s at most: it may be in the middle of connecting."""
+        self.begin_to_stop()
+        if self._thread.is_alive() and self._thread is not current_thread():
+            self._thread.join(_STOP_SECONDS)
+
+    def begin_to_stop(self) -> None:
+        """End the watch without waiting: no more than what is being told at this instant is still told."""
         self._stopping.set()
         with self._body_lock:
             if self._body is not None:
                 self._body.cut()
-        if self._thread.is_alive() and self._thread is not current_thread():
-            self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -226,3 +226,14 @@ def test_restarts_of_ended_watches_go_on_counting(api: ApiServer, tmp_path: Path
     watches.unfollow("shop")
     assert watches.restarts >= 2
     assert watches.last_event_ns is None
+
+
+def test_unfollowing_does_not_wait_for_an_api_server_that_hangs(tmp_path: Path) -> None:
+    with ApiServer() as api:
+        api.faults.delay_seconds = 3
+        watches = SliceWatches(connection_to(api, tmp_path), NODE, Collected[ClusterRecord](), timing=QUICK)
+        watches.follow("shop")
+        time.sleep(0.1)
+        began = time.monotonic()
+        watches.unfollow("shop")
+        assert time.monotonic() - began < 0.5
