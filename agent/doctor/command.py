@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import platform
 import sys
 from dataclasses import asdict
 
@@ -23,6 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how to reach the API server (default: the pod's service account) [LASTCALL_KUBECONFIG]",
     )
     parser.add_argument(
+        "--node-name",
+        metavar="NAME",
+        default=os.environ.get("LASTCALL_NODE_NAME", platform.node()),
+        help="this node's name in the API (default: the host name) [LASTCALL_NODE_NAME]",
+    )
+    parser.add_argument(
         "--kube-proxy-metrics",
         metavar="URL",
         default=os.environ.get("LASTCALL_KUBE_PROXY_METRICS", KUBE_PROXY_METRICS),
@@ -35,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints every check. Returns 0 if the agent can run on this node, 1 if not."""
-    checks = all_checks(gather(args.kubeconfig, args.kube_proxy_metrics))
+    checks = all_checks(gather(args.kubeconfig, args.node_name, args.kube_proxy_metrics))
     if args.output == "json":
         json.dump(_as_json(checks), sys.stdout, indent=2)
         print()

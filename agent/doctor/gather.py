@@ -34,7 +34,7 @@ KUBE_PROXY_METRICS_BYTES = 32 * 1024 * 1024
 """Some distributions serve every component's metrics together: several MB."""
 
 
-def gather(kubeconfig: str | None, kube_proxy_metrics: str) -> Facts:
+def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str) -> Facts:
     """Everything that the checks judge; takes a few seconds, because each hook is attached once."""
     uid = os.geteuid()
     mounts = tuple(mount_points(MOUNTS.read_text()))
@@ -50,7 +50,7 @@ def gather(kubeconfig: str | None, kube_proxy_metrics: str) -> Facts:
         lockdown=_lockdown(),
         hooks=_hooks() if uid == 0 else HookProbe(problem="not tried: only root may attach programs"),
         cgroups=cgroup_layout(mounts),
-        api=ask_api(kubeconfig, ANSWER_SECONDS),
+        api=ask_api(kubeconfig, node_name, ANSWER_SECONDS),
         kube_proxy=ask_kube_proxy(kube_proxy_metrics),
     )
 
