@@ -47,7 +47,7 @@ def remove(leftover: Leftover) -> None:
             if Path("/run/netns", leftover.name).exists():
                 _attempt(["ip", "netns", "del", leftover.name])
         case LeftoverKind.LINK:
-            if Path("/sys/class/net", leftover.name).exists():
+            if Path("/proc/sys/net/ipv4/conf", leftover.name).is_dir():
                 _attempt(["ip", "link", "del", leftover.name])
         case LeftoverKind.ROUTE:
             _attempt(["ip", "-6" if ":" in leftover.name else "-4", "route", "del", *leftover.name.split()])

@@ -256,13 +256,16 @@ def _configure(interface: str, settings: Mapping[str, str]) -> None:
 
 
 def _ignore_redirects(namespace: str) -> None:
-    """Pods and their gateway share a link, so the host would send the pods past it and past its address
+    """Let a pod keep to its gateway: on a shared link the host tells it of the direct way past the
     translation.
     """
-    files = " ".join(f"/proc/sys/net/ipv4/conf/{name}/accept_redirects" for name in ("all", POD_INTERFACE))
-    host_command.run(
-        ["nsenter", f"--net=/run/netns/{namespace}", "sh", "-c", f"for f in {files}; do echo 0 >$f; done"]
+    files = " ".join(
+        f"/proc/sys/net/{family}/conf/{name}/accept_redirects"
+        for family in ("ipv4", "ipv6")
+        for name in ("all", POD_INTERFACE)
     )
+    script = f"for file in {files}; do [ ! -e $file ] || echo 0 >$file; done"
+    host_command.run(["nsenter", f"--net=/run/netns/{namespace}", "sh", "-c", script])
 
 
 def _mac(address: ipaddress.IPv4Address | str) -> str:

@@ -14,8 +14,8 @@ table {family} {name} {{
   chain service-endpoints-check {{ {destination} vmap @no-endpoint-services; }}
   chain nat-prerouting {{ type nat hook prerouting priority -100; jump services; }}
   chain nat-output {{ type nat hook output priority -100; jump services; }}
-  chain filter-forward {{
-    type filter hook forward priority -110; ct state new jump service-endpoints-check;
+  chain filter-prerouting {{
+    type filter hook prerouting priority -110; ct state new jump service-endpoints-check;
   }}
   chain filter-output {{
     type filter hook output priority -110; ct state new jump service-endpoints-check;
