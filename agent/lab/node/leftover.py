@@ -16,6 +16,7 @@ class LeftoverKind(StrEnum):
     LINK = "link"
     ROUTE = "route"
     NFT_TABLE = "nft_table"
+    IPTABLES_RULE = "iptables_rule"
     CGROUP = "cgroup"
     DIRECTORY = "directory"
 
@@ -25,7 +26,7 @@ class Leftover:
     """Something a run put on the host, noted before it is made so that a later run can remove it.
 
     `name` is what the kind's tool wants: a name in /run/netns, an interface, `blackhole 10.200.0.0/24`,
-    `ip lastcall-lab-0-web`, or an absolute path.
+    `ip lastcall-lab-0-web`, `iptables FORWARD -i lc0br -j ACCEPT`, or an absolute path.
     """
 
     kind: LeftoverKind
@@ -53,6 +54,9 @@ def remove(leftover: Leftover) -> None:
             _attempt(["ip", "-6" if ":" in leftover.name else "-4", "route", "del", *leftover.name.split()])
         case LeftoverKind.NFT_TABLE:
             _attempt(["nft", "delete", "table", *leftover.name.split()])
+        case LeftoverKind.IPTABLES_RULE:
+            tool, *rule = leftover.name.split()
+            _attempt([tool, "-D", *rule])
         case LeftoverKind.CGROUP:
             _remove_cgroup(Path(leftover.name))
         case LeftoverKind.DIRECTORY:

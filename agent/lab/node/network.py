@@ -8,6 +8,7 @@ from threading import Lock
 from agent.lab.node import host_command
 from agent.lab.node.address_plan import AddressPlan
 from agent.lab.node.errors import NodeError
+from agent.lab.node.forward_policy import admit_pods
 from agent.lab.node.host_settings import (
     enable_ipv6_forwarding,
     forwards_per_interface,
@@ -63,6 +64,7 @@ class Network:
         lift_icmp_rate_limits()
         if self._ipv6:
             enable_ipv6_forwarding()
+        admit_pods(lease, self._wiring.interfaces)
         self._wiring.create()
 
     def attach(self, namespace: str) -> Addresses:
@@ -122,6 +124,11 @@ class _Bridge:
     @property
     def name(self) -> str:
         return f"lc{self.lease.index}br"
+
+    @property
+    def interfaces(self) -> str:
+        """Where forwarded packets come in and go out, as iptables writes it."""
+        return self.name
 
     @property
     def filters_bridged_packets(self) -> bool:
@@ -187,6 +194,11 @@ class _Routed:
 
     lease: Lease
     ipv6: bool
+
+    @property
+    def interfaces(self) -> str:
+        """Where forwarded packets come in and go out, as iptables writes it."""
+        return f"lc{self.lease.index}v+"
 
     def create(self) -> None:
         plan = self.lease.plan

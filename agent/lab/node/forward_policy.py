@@ -1,0 +1,26 @@
+"""Docker and ufw make the host drop what it forwards; pods on one node need it forwarded, as CNI plugins
+know.
+"""
+
+import shutil
+
+from agent.lab.node import host_command
+from agent.lab.node.lease import Lease
+from agent.lab.node.leftover import LeftoverKind
+
+DROPPING = "-P FORWARD DROP"
+
+
+def admit_pods(lease: Lease, interfaces: str) -> None:
+    """Where iptables drops forwarded packets by policy, accept those of the interfaces (`name` or
+    `prefix+`).
+    """
+    for tool in ("iptables", "ip6tables"):
+        if shutil.which(tool) is None:
+            continue
+        if DROPPING not in host_command.run([tool, "-S", "FORWARD"]):
+            continue
+        for direction in ("-i", "-o"):
+            rule = f"FORWARD {direction} {interfaces} -j ACCEPT"
+            lease.note(LeftoverKind.IPTABLES_RULE, f"{tool} {rule}")
+            host_command.run([tool, "-I", *rule.split()])
