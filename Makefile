@@ -6,7 +6,7 @@ BIN := .venv/bin
 PYTHON_FILES := agent tests $(wildcard bench)
 BPF_FILES := $(wildcard bpf/*.c bpf/*.h)
 # One cache for each user, so that checks run as root and without root do not get in each other's way.
-CACHE := .cache/$(shell id -u)
+CACHE := $(shell mkdir -p .cache/$$(id -u) 2>/dev/null && echo .cache/$$(id -u) || echo $$HOME/.cache/lastcall)
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 # Options for the command behind lab, test or bench, as in: make lab ARGS=--all
