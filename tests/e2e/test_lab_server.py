@@ -49,6 +49,16 @@ def test_a_draining_server_may_keep_accepting_for_a_time(node: Node) -> None:
         assert served.container.wait(2.0) == 0
 
 
+def test_a_drained_server_may_live_on_without_a_listener(node: Node) -> None:
+    with serving(node, ServerSettings(exit_after_s=0.4)) as served:
+        served.container.stop_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        with pytest.raises(ConnectionRefusedError):
+            Client(served.addresses.v4)
+        assert served.container.wait(0.1) is None
+        assert served.container.wait(1.0) == 0
+
+
 def test_a_draining_server_may_wait_for_the_last_request_of_idle_connections(node: Node) -> None:
     with (
         serving(node, ServerSettings(close_idle_after_s=2.0)) as served,

@@ -1,5 +1,4 @@
-"""The lab's node: what is real in a lab run (namespaces, processes, network, nginx, load and its exact
-counts).
+"""What is real in a lab run: namespaces, processes, network, nginx, load and its exact counts.
 
 Everything needs root. Errors that a user can cause are `errors.NodeError`: one line that says what to do.
 

@@ -69,9 +69,7 @@ class Cgroups:
         return self.root / relative
 
     def remove_container(self, path: Path) -> None:
-        """Remove a container's cgroup once its last process is reaped; what does not go is left to the
-        lease.
-        """
+        """Remove a container's cgroup once its last process is reaped; else the lease does it."""
         deadline = time.monotonic() + REMOVAL_TIMEOUT_S
         while time.monotonic() < deadline:
             try:

@@ -43,8 +43,9 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What a load generator saw. `sent` = `answered` + `failures`; `by_pod` counts answers by the X-Pod
-    header.
+    """What a load generator saw.
+
+    `sent` = `answered` + `failures`; `by_pod` counts answers by the X-Pod header.
     """
 
     sent: int

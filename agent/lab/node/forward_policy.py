@@ -1,6 +1,4 @@
-"""Docker and ufw make the host drop what it forwards; pods on one node need it forwarded, as CNI plugins
-know.
-"""
+"""Docker and ufw make the host drop what it forwards, so the pods have to be admitted, as by a CNI plugin."""
 
 import shutil
 
@@ -12,9 +10,7 @@ DROPPING = "-P FORWARD DROP"
 
 
 def admit_pods(lease: Lease, interfaces: str) -> None:
-    """Where iptables drops forwarded packets by policy, accept those of the interfaces (`name` or
-    `prefix+`).
-    """
+    """Where iptables drops forwarded packets by policy, accept those of `interfaces` (name or prefix+)."""
     for tool in ("iptables", "ip6tables"):
         if shutil.which(tool) is None:
             continue

@@ -28,8 +28,6 @@ def run(argv: list[str], *, stdin: str = "") -> str:
 
 
 def ip_batch(lines: list[str], *, namespace: str | None = None) -> None:
-    """Run `ip` commands in one process, stopping at the first that fails; `namespace` is a name in
-    /run/netns.
-    """
+    """Run `ip` commands in one process, up to the first that fails; `namespace` is a name in /run/netns."""
     where = ["-n", namespace] if namespace else []
     run(["ip", *where, "-batch", "-"], stdin="".join(f"{line}\n" for line in lines))

@@ -25,9 +25,7 @@ SHUTTING_DOWN = b"is shutting down"
 
 
 class Ingress:
-    """A real nginx in a client namespace: the pods' client, which end users reach at `v4` or `v6` and
-    `port`.
-    """
+    """A real nginx in a client namespace: the pods' client, reached by end users at `v4` or `v6`, `port`."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""A load generator's process: plan as JSON in argv[1], one JSON line per failed connection to the file
-argv[2].
+"""A load generator's process: plan as JSON in argv[1], records as JSON lines to the file in argv[2].
 
-The last line holds the totals. Every connection is driven with plain socket calls, so that the error number
-of the call that failed decides its outcome.
+The first line says when it started, one line each failed connection, the last the totals. Every connection is
+driven with plain socket calls, so that the error number of the call that failed decides its outcome.
 """
 
 import asyncio
@@ -203,11 +202,13 @@ class Generator:
                 await self.stopping.wait()
         except TimeoutError:
             pass
-        return not self.stopping.is_set() and time.monotonic() < self.deadline and not self.spent
+        return not self.over
 
     @property
-    def spent(self) -> bool:
-        return self.plan.requests is not None and self.sent >= self.plan.requests
+    def over(self) -> bool:
+        """Whether no more requests are to be sent."""
+        spent = self.plan.requests is not None and self.sent >= self.plan.requests
+        return spent or self.stopping.is_set() or time.monotonic() >= self.deadline
 
     async def one_connection_per_request(self) -> None:
         slots = asyncio.Semaphore(self.plan.connections)
@@ -215,6 +216,8 @@ class Generator:
         due = time.monotonic()
         while await self.pause_until(due):
             await slots.acquire()
+            if self.over:
+                break
             request_number = self.take_number()
             task = asyncio.create_task(self.new_connection(request_number, slots))
             under_way.add(task)
@@ -261,9 +264,7 @@ class Generator:
             if connection is None:
                 connection = Connection(self.plan)
                 self.connections += 1
-                await connection.connect()
-                if connection.syn_was_sent_again():
-                    self.record(connection, Failure(Outcome.DELAYED, "SYN sent again"), request_id, None)
+                await self.connect(connection, request_id)
             else:
                 closed_before = connection.state() is not State.OPEN
             answer = await connection.exchange(self.request_bytes(request_id))
@@ -288,6 +289,21 @@ class Generator:
             connection.close()
             return None
         return connection
+
+    async def connect(self, connection: Connection, request_id: str) -> None:
+        """Connect, and note a first SYN that got no answer though a later one did. Raises Failure."""
+        try:
+            await connection.connect()
+        except Failure as failure:
+            if failure.outcome is Outcome.TIMED_OUT:
+                raise
+            self.note_delay(connection, request_id)
+            raise
+        self.note_delay(connection, request_id)
+
+    def note_delay(self, connection: Connection, request_id: str) -> None:
+        if connection.syn_was_sent_again():
+            self.record(connection, Failure(Outcome.DELAYED, "SYN sent again"), request_id, None)
 
     def request_bytes(self, request_id: str) -> bytes:
         plan = self.plan

@@ -68,9 +68,7 @@ class Network:
         self._wiring.create()
 
     def attach(self, namespace: str) -> Addresses:
-        """Give the namespace (a name in /run/netns) an eth0 with an address of each family, routed and
-        usable.
-        """
+        """Give the namespace (a name in /run/netns) an eth0 with routes and an address of each family."""
         with self._lock:
             attachment = self._next_attachment()
             self._attached[namespace] = attachment
@@ -79,9 +77,7 @@ class Network:
         return attachment.addresses
 
     def detach(self, namespace: str) -> None:
-        """Remove the namespace's veth pair and host route, as a CNI DEL does. Its address may be given out
-        later.
-        """
+        """Remove the namespace's veth pair and host route, as a CNI DEL does; its address is free again."""
         with self._lock:
             attachment = self._attached.pop(namespace, None)
         if attachment is not None:
@@ -268,9 +264,7 @@ def _configure(interface: str, settings: Mapping[str, str]) -> None:
 
 
 def _ignore_redirects(namespace: str) -> None:
-    """Let a pod keep to its gateway: on a shared link the host tells it of the direct way past the
-    translation.
-    """
+    """Let a pod keep to its gateway: ICMP redirects would lead it past the host's address translation."""
     files = " ".join(
         f"/proc/sys/net/{family}/conf/{name}/accept_redirects"
         for family in ("ipv4", "ipv6")

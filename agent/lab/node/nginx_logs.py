@@ -36,9 +36,7 @@ class UpstreamError:
 
 @dataclass(frozen=True)
 class UpstreamAttempt:
-    """One upstream connection that a request used, in the access log. `ended_ns` is CLOCK_REALTIME, to the
-    millisecond.
-    """
+    """One upstream connection that a request used; times are CLOCK_REALTIME, to the millisecond."""
 
     address: str
     status: str
@@ -57,8 +55,7 @@ class ProxiedRequest:
 
 
 def outcome_of_message(message: str) -> Outcome:
-    """What an error message about an upstream says happened to the connection. Raises LogsDisagree if
-    unknown.
+    """What happened to an upstream connection, by nginx's message; LogsDisagree if that is not known.
 
     The messages are those of nginx's ngx_http_upstream.c and ngx_connection_error.
     """
@@ -112,8 +109,10 @@ def proxied_requests(lines: Iterable[str]) -> Iterator[ProxiedRequest]:
 def failed_connections(
     requests: Iterable[ProxiedRequest], errors: Iterable[UpstreamError]
 ) -> list[FailedConnection]:
-    """Every upstream connection that failed, once. Raises LogsDisagree unless each failed attempt in the
-    access log has its line in the error log and the other way round.
+    """Every upstream connection that failed, once.
+
+    Raises LogsDisagree unless each failed attempt in the access log has its line in the error log and the
+    other way round.
     """
     unmatched: defaultdict[str, list[UpstreamError]] = defaultdict(list)
     for error in errors:

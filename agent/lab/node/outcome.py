@@ -7,8 +7,8 @@ from enum import StrEnum
 class Outcome(StrEnum):
     """How a connection failed, as its client saw it.
 
-    DELAYED did not fail: it was connected only when the SYN was sent again. A Service's first choice was
-    then a pod that no longer answers, its second one that does.
+    DELAYED is no failure by itself: the first SYN got no answer, a later one did. A Service's first choice
+    was then a pod that no longer answers, a later one another pod.
     """
 
     REFUSED = "refused"
@@ -23,9 +23,7 @@ class Outcome(StrEnum):
 
     @property
     def of_a_pod(self) -> bool:
-        """Whether a pod failed the connection: not so nginx's 502s, the node's reject, the client's own
-        errors.
-        """
+        """Whether a pod failed the connection, rather than nginx, the node's reject or the client itself."""
         return self in FAILED_BY_A_POD
 
 

@@ -16,9 +16,7 @@ NAMESPACES = Path("/run/netns")
 
 
 class Container:
-    """A container: a program as PID 1 of its own pid namespace, in the pod's network namespace, in its own
-    cgroup.
-    """
+    """A program as PID 1 of its own pid namespace, in its pod's network namespace and its own cgroup."""
 
     def __init__(self, pod: "Pod", process: Process, container_id: str, cgroup_path: Path) -> None:
         self.container_id = container_id

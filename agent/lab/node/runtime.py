@@ -32,9 +32,7 @@ def module_environment() -> dict[str, str]:
 
 
 class Process:
-    """A process that the runtime started. It is signalled from here, so from outside its pod, as runc does
-    it.
-    """
+    """A process that the runtime started; signalled from here it is signalled from outside its pod."""
 
     def __init__(self, runtime: "Runtime", number: int, pid: int, pidfd: int) -> None:
         self.pid = pid
@@ -78,9 +76,7 @@ class _Pending:
 
 
 class Runtime:
-    """Starts processes in namespaces and cgroups through a process of its own, which ends them if the lab
-    dies.
-    """
+    """Starts processes in namespaces and cgroups; its own process ends them should the lab die."""
 
     def __init__(self, control: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self._control = control

@@ -1,8 +1,7 @@
-"""The process that starts the lab's processes, as a container runtime does; run by file name, one thread
-only.
+"""Starts the lab's processes, as a container runtime does; run by file name, one thread only.
 
-It reads commands from the SOCK_SEQPACKET socket in argv[1] and answers each with the process's pid and
-pidfd, then once more when that process has ended. When the socket closes, it kills all it started and ends.
+It reads commands from the SOCK_SEQPACKET socket in argv[1] and answers each with the process's pid and pidfd,
+then once more when that process has ended. When the socket closes, it kills all it started and ends.
 """
 
 import ctypes
@@ -73,9 +72,7 @@ def become(command: dict[str, Any]) -> NoReturn:
 
 
 def fork(command: dict[str, Any], joined: Child | None, own_pid_namespace: int) -> int:
-    """Fork the command's process, as PID 1 of a new pid namespace if it asks; returns once its program
-    runs.
-    """
+    """Fork the command's process, if asked as PID 1 of a new pid namespace; returns once its program runs."""
     complaints, complain = os.pipe()
     if command["init"]:
         checked(libc.unshare(CLONE_NEWPID), "unshare")

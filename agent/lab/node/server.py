@@ -30,16 +30,17 @@ class OnStop(StrEnum):
     """What the server does when its stop signal comes."""
 
     DRAIN = "drain"
-    """Close the listener (after `keep_accepting_s`), finish what is in flight, answer with `Connection:
-    close`, close idle connections (after `close_idle_after_s`), exit (`exit_after_s` later).
+    """Close the listener, finish what is in flight, close idle connections, exit.
+
+    The listener stays open for `keep_accepting_s`, idle connections for `close_idle_after_s`, the process for
+    `exit_after_s` after the last connection; every answer says `Connection: close`.
     """
 
     EXIT = "exit"
     """Exit at once, whatever is in flight."""
 
     SLEEP = "sleep"
-    """Close the listener, read requests and answer none, exit after `exit_after_s`: sleep instead of drain.
-    """
+    """Close the listener, read requests, answer none, exit after `exit_after_s`: sleep instead of drain."""
 
     STALL = "stall"
     """Keep the listener and the connections, read nothing more, exit after `exit_after_s`."""
@@ -306,7 +307,7 @@ class Server:
             self.selector.unregister(connection.sock)
         connection.sock.close()
         if self.ends_when_empty and not self.connections:
-            self.exit()
+            self.finish()
 
     def close_listener(self) -> None:
         if self.listener is None:
@@ -343,18 +344,27 @@ class Server:
         self.close_listener()
         self.ends_when_empty = True
         if not self.connections:
-            self.exit()
+            self.finish()
         self.after(self.settings.close_idle_after_s, self.close_idle)
 
     def close_idle(self) -> None:
-        """Close what idles now; a connection whose first request is still to come gets a while, as in Go's
-        server.
-        """
+        """Close what idles; a connection still without a first request gets 5 s, as in Go's net/http."""
         for connection in list(self.connections):
             if connection.served:
                 self.close_if_idle(connection)
             else:
                 self.after(FIRST_REQUEST_S, partial(self.close_if_idle, connection))
+
+    def finish(self) -> None:
+        """Everything is closed: exit, a draining server after what else it has to do."""
+        if self.settings.on_stop is OnStop.DRAIN and self.settings.exit_after_s:
+            self.after(self.settings.exit_after_s, self.exit)
+        else:
+            self.exit()
+
+    def finish(self) -> None:
+        """Exit once drained, after the time that cleaning up takes; a holding server has spent it already."""
+        self.after(self.settings.exit_after_s if self.settings.on_stop is OnStop.DRAIN else 0.0, self.exit)
 
     def exit(self) -> None:
         os._exit(self.settings.exit_code)

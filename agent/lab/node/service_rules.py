@@ -26,12 +26,12 @@ table {family} {name} {{
 
 @dataclass(frozen=True)
 class ServiceTable:
-    """The nftables table of one Service in one family (`ip` or `ip6`), laid out as kube-proxy lays out its
-    own.
+    """The nftables table of one Service in one family (`ip`, `ip6`), laid out as kube-proxy's.
 
     A verdict map leads from the Service address to a chain that jumps to a random endpoint's chain, which
-    does the DNAT; a Service without endpoints is in a second map instead, which leads to `reject`
-    (https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-mode-nftables).
+    does the DNAT; a Service without endpoints is in a second map instead, which leads to `reject`.
+    kube-proxy rejects when forwarding; here it is done before routing, so that a host without a default
+    route rejects too (https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-mode-nftables).
     """
 
     family: str

@@ -1,5 +1,4 @@
-"""Remove what dead runs left behind: network namespaces, interfaces, routes, nft tables, cgroups,
-directories.
+"""Remove what dead runs left on the host.
 
 `python3 -m agent.lab.node.sweep` does it by hand; every run does it at its start.
 """
