@@ -362,10 +362,6 @@ class Server:
         else:
             self.exit()
 
-    def finish(self) -> None:
-        """Exit once drained, after the time that cleaning up takes; a holding server has spent it already."""
-        self.after(self.settings.exit_after_s if self.settings.on_stop is OnStop.DRAIN else 0.0, self.exit)
-
     def exit(self) -> None:
         os._exit(self.settings.exit_code)
 
