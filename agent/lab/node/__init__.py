@@ -38,5 +38,10 @@ What is counted: one `FailedConnection` for every connection that failed, never 
 REFUSED, TIMED_OUT, RESET, TRUNCATED, NO_ANSWER (connections of a pod), HTTP_ERROR (what an end user saw
 through nginx), REJECTED (the Service had no endpoint: the node's own reject, no pod involved) and OWN_ERROR
 (the client ran out of ports or descriptors: the run is void). `Outcome.of_a_pod` tells the first five apart.
+DELAYED connections are in `LoadResult.delayed`, not among the failures: their first SYN went to a pod that
+is gone, a later one to another. That happens on the routed network, where a SYN to a removed pod leaves no
+connection tracking entry; on the bridge the choice sticks and the connection times out. So pods that are
+gone were sent TIMED_OUT + DELAYED connections.
+
 A kept-alive connection that ends while idle is no failure.
 """

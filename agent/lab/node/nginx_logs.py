@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from agent.lab.node.errors import NodeError
 from agent.lab.node.outcome import FailedConnection, Outcome, Via
 
 ERROR_LINE = re.compile(
@@ -20,7 +21,7 @@ RESET_NUMBERS = frozenset({104, 32, 103})
 STATUS_OF_FAILURE = frozenset({"502", "504"})
 
 
-class LogsDisagree(Exception):
+class LogsDisagree(NodeError):
     """nginx's access log and error log do not tell the same story; the message says where."""
 
 

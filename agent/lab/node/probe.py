@@ -5,7 +5,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from agent.lab.node.errors import NodeError
 from agent.lab.node.runtime import module_argv, module_environment
+
+END_TIMEOUT_S = 5.0
 
 
 class ProbeKind(StrEnum):
@@ -60,7 +63,10 @@ class Prober:
         return self._process.pid
 
     def watch(self, target: ProbeTarget, on_result: Callable[[ProbeResult], None]) -> None:
-        """Probe the target until `forget`; `on_result` is called for each result, in the prober's thread."""
+        """Probe the target until `forget`; `on_result` is called for each result, in the prober's thread.
+
+        A target of the same name is replaced. Raises NodeError if the prober's process has died.
+        """
         with self._lock:
             self._listeners[target.name] = on_result
             self._say({"watch": asdict(target)})
@@ -75,13 +81,20 @@ class Prober:
         """End the prober's process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(5.0)
-        self._reader.join(5.0)
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(END_TIMEOUT_S)
 
     def _say(self, message: dict[str, object]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise NodeError("the lab's prober process is gone: start the lab again") from None
 
     def _read(self) -> None:
         assert self._process.stdout is not None

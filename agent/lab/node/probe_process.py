@@ -79,6 +79,8 @@ async def main() -> None:
         message = json.loads(line)
         if "watch" in message:
             target = message["watch"]
+            if target["name"] in probes:
+                probes[target["name"]].cancel()
             probes[target["name"]] = asyncio.create_task(probe_forever(target))
         elif message["forget"] in probes:
             probes.pop(message["forget"]).cancel()
