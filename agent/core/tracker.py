@@ -250,7 +250,12 @@ def _listener_opened(life: PodLife, record: ListenerOpened) -> None:
         life.serving_inits.add(record.init_pid)
     if not life.deleted:
         # The container that was stopped or ended has been started again.
-        for boundary in (Boundary.STOP_SIGNAL, Boundary.LISTENER_CLOSED, Boundary.KILL_SIGNAL, Boundary.EXITED):
+        for boundary in (
+            Boundary.STOP_SIGNAL,
+            Boundary.LISTENER_CLOSED,
+            Boundary.KILL_SIGNAL,
+            Boundary.EXITED,
+        ):
             life.boundaries.pop(boundary, None)
 
 

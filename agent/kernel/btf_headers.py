@@ -122,7 +122,9 @@ def _write_tree(tree: Path, types: str) -> None:
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         if not (tree / "include/vmlinux.h").is_file():
-            raise KernelSideError(f"cannot write {tree} ({error.strerror}): free space or --cache-dir") from None
+            raise KernelSideError(
+                f"cannot write {tree} ({error.strerror}): free space or --cache-dir"
+            ) from None
 
 
 def kernel_version(release: str | None = None) -> tuple[int, int, int]:

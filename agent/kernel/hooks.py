@@ -126,7 +126,9 @@ def plan_hooks(types: str, consumed_syn_range: tuple[int, int] | None) -> HookPl
         else:
             hooks.append(hook)
     if CONSUME_SKB in hooks and consumed_syn_range:
-        macros += [f"CONSUMED_SYN_{end}={at}ULL" for end, at in zip(("FROM", "TO"), consumed_syn_range, strict=True)]
+        macros += [
+            f"CONSUMED_SYN_{end}={at}ULL" for end, at in zip(("FROM", "TO"), consumed_syn_range, strict=True)
+        ]
     if arguments.get("kfree_skb", 0) >= 4 and has_enumerator(types, "SKB_DROP_REASON_TCP_LISTEN_OVERFLOW"):
         macros.append("KFREE_SKB_HAS_SOCKET")
     if arguments.get("tcp_send_reset") == 2:

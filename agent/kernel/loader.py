@@ -118,6 +118,8 @@ def _receive_descriptor(channel: socket.socket) -> int:
 def _complaint(child: subprocess.Popen[bytes]) -> str:
     """The line of the child's output that says most: a compiler error, else the last line."""
     child.kill()
-    lines = [line.strip() for line in child.communicate()[0].decode(errors="replace").splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in child.communicate()[0].decode(errors="replace").splitlines() if line.strip()
+    ]
     errors = [line for line in lines if "error:" in line]
     return (errors or lines[-1:] or ["it printed nothing"])[0]

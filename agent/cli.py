@@ -1,0 +1,34 @@
+"""The command line: nothing else parses arguments."""
+
+import argparse
+import importlib
+import sys
+
+COMMANDS = {
+    "run": "watch this node: the DaemonSet's process",
+    "doctor": "can this node run the agent? one line per check",
+    "lab": "play rolling updates on this machine with the real kernel, before and after the fix",
+}
+"""Each is a package of that name with a module `command`, imported only when it is called."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command. Returns its exit code; a wrong flag ends with one line and exit code 2."""
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="agent", description="Lastcall: the connections that dying Kubernetes pods drop."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in words if word in COMMANDS), None)
+    for name, help_text in COMMANDS.items():
+        command = commands.add_parser(name, help=help_text, description=help_text)
+        if name == chosen:
+            module = importlib.import_module(f"agent.{name}.command")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    args = parser.parse_args(words)
+    return int(args.run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

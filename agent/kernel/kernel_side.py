@@ -1,0 +1,207 @@
+"""The kernel side as a whole: programs in, records out, orders carried out."""
+
+import ctypes
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from agent.core.counts import KernelCounts
+from agent.core.orders import (
+    FindNamespaces,
+    ForgetNamespace,
+    MarkAddressBack,
+    MarkAddressGone,
+    Order,
+    SetPodFacts,
+    WatchClosely,
+)
+from agent.core.records import Address, KernelRecord, ListenerOpened, NamespaceIdentified
+from agent.kernel.clock import wall_clock_offset
+from agent.kernel.counters import read_counters
+from agent.kernel.decode import decode
+from agent.kernel.existing import find_namespaces
+from agent.kernel.hooks import TCP_PROBE, HookStatus
+from agent.kernel.layout import AddressBytes, PodEntry, ProcessName, from_address
+from agent.kernel.libbpf import RingBuffer, attach_raw_tracepoint, program_runs
+from agent.kernel.links import LinkWatch
+from agent.kernel.loader import load_programs
+from agent.kernel.maps import open_maps
+from agent.kernel.namespaces import cookie_here, view_namespace
+from agent.kernel.processes import init_of, pod_of_process
+
+logger = logging.getLogger(__name__)
+
+PROBING_PROCESSES = ("kubelet", "k3s", "k3s-server", "k3s-agent", "kubelite", "k0s")
+"""Names of the processes that probe pods: the kubelet, and the distributions that hold it inside their own."""
+
+POLL_MILLISECONDS = 100
+SWEEP_SECONDS = 10
+RETRANSMISSION_NS = 130 * 10**9
+"""As in bpf/counting.c."""
+
+
+class KernelSide:
+    """Holds the attached programs. Raises KernelSideError when they cannot be loaded."""
+
+    def __init__(self, cache: Path, emit: Callable[[KernelRecord], None]) -> None:
+        self._emit = emit
+        self._host_netns = cookie_here()
+        self._programs = load_programs(self._host_netns, cache)
+        self.maps = open_maps(self._programs.maps)
+        for name in PROBING_PROCESSES:
+            self.maps.probing_processes.put(ProcessName(name.encode()), ctypes.c_uint8(1))
+        self._gone: set[bytes] = set()
+        self._known: set[int] = set()
+        self._identity_lock = threading.Lock()
+        self._close_link: int | None = None
+        self._links = LinkWatch(emit)
+        self._ring = RingBuffer(self.maps.records, self._receive)
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._poll, name="records", daemon=True),
+            threading.Thread(target=self._sweep, name="sweep", daemon=True),
+        ]
+
+    @property
+    def statuses(self) -> tuple[HookStatus, ...]:
+        """Each hook, attached or not."""
+        return self._programs.statuses
+
+    def start(self) -> None:
+        """Deliver records from now on, and those of what exists already."""
+        self._links.start()
+        for thread in self._threads:
+            thread.start()
+        self.find_namespaces()
+
+    def stop(self) -> None:
+        """Detach every program and free everything in the kernel."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        self._links.stop()
+        self._ring.close()
+        self._watch_closely(False)
+        self._programs.close()
+
+    def read_counts(self) -> KernelCounts:
+        """The kernel's counters now."""
+        return read_counters(self.maps)
+
+    def program_runs(self) -> dict[str, tuple[int, int]]:
+        """Nanoseconds and runs of each program; all zero while kernel.bpf_stats_enabled is 0."""
+        return {name: program_runs(descriptor) for name, descriptor in self._programs.programs.items()}
+
+    def carry_out(self, orders: Iterable[Order]) -> None:
+        """Carry out the orders that concern the kernel side; others are passed over."""
+        for order in orders:
+            match order:
+                case SetPodFacts():
+                    entry = PodEntry(facts=order.facts)
+                    if not self.maps.pods.put(ctypes.c_uint64(order.netns), entry):
+                        logger.warning("more pods than the kernel side has room for: phases will be wrong")
+                case MarkAddressGone():
+                    self._address_gone(order.address, order.netns)
+                case MarkAddressBack():
+                    self._address_back(order.address)
+                case ForgetNamespace():
+                    self._forget(order.netns)
+                case FindNamespaces():
+                    self.find_namespaces()
+                case WatchClosely():
+                    self._watch_closely(order.on)
+
+    def find_namespaces(self) -> None:
+        """Look among the node's processes for pods whose namespace is not known."""
+        with self._identity_lock:
+            found = list(find_namespaces(self.maps, frozenset(self._known), self._host_netns))
+            self._known.update(namespace.view.cookie for namespace in found)
+        for namespace in found:
+            for record in namespace.records:
+                self._emit(record)
+            self._links.add(namespace.view.cookie, namespace.view.host_links)
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            self._ring.poll(POLL_MILLISECONDS)
+
+    def _receive(self, raw: bytes) -> None:
+        try:
+            record, pid = decode(raw, wall_clock_offset())
+        except ValueError as error:
+            logger.warning("passed over a record of the kernel side: %s", error)
+            return
+        if isinstance(record, ListenerOpened):
+            self._identify(record, pid)
+        self._emit(record)
+
+    def _identify(self, record: ListenerOpened, pid: int) -> None:
+        """Learn whose namespace it is while the process that listens in it lives."""
+        with self._identity_lock:
+            if record.netns in self._known:
+                return
+            uid = pod_of_process(pid) or pod_of_process(init_of(pid))
+            if uid is None:
+                return
+            self._known.add(record.netns)
+        self._emit(NamespaceIdentified(record.at_ns, record.netns, uid))
+        view = view_namespace(pid)
+        if view is not None and view.cookie == record.netns:
+            self._links.add(view.cookie, view.host_links)
+
+    def _watch_closely(self, on: bool) -> None:
+        """Attach the hook that runs for every segment, or detach it."""
+        if not on and self._close_link is not None:
+            os.close(self._close_link)
+            self._close_link = None
+        program = self._programs.programs.get(TCP_PROBE.program)
+        if on and self._close_link is None and program is not None:
+            try:
+                self._close_link = attach_raw_tracepoint(TCP_PROBE.name, program)
+            except OSError as error:
+                logger.warning("cannot attach %s (%s): %s", TCP_PROBE.name, error.strerror, TCP_PROBE.tells)
+
+    def _address_gone(self, address: Address, netns: int) -> None:
+        raw = from_address(address)
+        if not self.maps.gone_addresses.put(AddressBytes(*raw), ctypes.c_uint64(netns)):
+            logger.warning("more removed pods than the kernel side has room for: unreachable is not counted")
+            return
+        self._gone.add(raw)
+        self._tell_gone_count()
+
+    def _address_back(self, address: Address) -> None:
+        raw = from_address(address)
+        self.maps.gone_addresses.remove(AddressBytes(*raw))
+        self._gone.discard(raw)
+        self._tell_gone_count()
+
+    def _tell_gone_count(self) -> None:
+        self.maps.gone_count.put(ctypes.c_uint32(0), ctypes.c_uint32(len(self._gone)))
+
+    def _forget(self, netns: int) -> None:
+        maps = self.maps
+        maps.pods.remove(ctypes.c_uint64(netns))
+        for port, _ in list(maps.ports.items()):
+            if port.netns == netns:
+                maps.ports.remove(port)
+        for table in (maps.drops, maps.unserved):
+            for drop, _ in list(table.items()):
+                if drop.netns == netns:
+                    table.remove(drop)
+        for pid, container in list(maps.containers.items()):
+            if container.netns == netns:
+                maps.containers.remove(pid)
+        self._links.forget(netns)
+        with self._identity_lock:
+            self._known.discard(netns)
+
+    def _sweep(self) -> None:
+        """Free the attempts whose retransmissions have ended, so that there is room for new ones."""
+        while not self._stopping.wait(SWEEP_SECONDS):
+            oldest = time.monotonic_ns() - RETRANSMISSION_NS
+            for connection, drop in list(self.maps.lost_attempts.items()):
+                if drop.at_ns < oldest:
+                    self.maps.lost_attempts.remove(connection)

@@ -1,0 +1,82 @@
+"""The agent's HTTP port: /metrics, /healthz, /readyz. Read-only."""
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET6
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+Readiness = Callable[[], str | None]
+"""None when the agent is ready, else what it waits for."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = AF_INET6
+
+
+class HttpServer:
+    """Holds the port from the moment it is made; answers from `start` on, on threads of its own."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Raises OSError when the address cannot be listened on."""
+        server = _Server6 if ":" in host else _Server
+        self._server = server((host, port), BaseHTTPRequestHandler)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also where 0 asked for any."""
+        return int(self._server.server_address[1])
+
+    def start(self, collector: Collector, waiting_for: Readiness) -> None:
+        """Begin to answer."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector)
+        self._server.RequestHandlerClass = _handler(registry, waiting_for)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop answering and free the port."""
+        if self._thread is not None:
+            self._server.shutdown()
+        self._server.server_close()
+
+
+def _handler(registry: CollectorRegistry, waiting_for: Readiness) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30
+
+        def do_GET(self) -> None:
+            match self.path.partition("?")[0]:
+                case "/metrics":
+                    encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+                    self._answer(200, content_type, encode(registry))
+                case "/healthz":
+                    self._answer(200, "text/plain", b"ok\n")
+                case "/readyz":
+                    missing = waiting_for()
+                    text = "ready\n" if missing is None else f"not ready: {missing}\n"
+                    self._answer(200 if missing is None else 503, "text/plain", text.encode())
+                case _:
+                    self._answer(404, "text/plain", b"not found: try /metrics, /healthz or /readyz\n")
+
+        def _answer(self, status: int, content_type: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not logged: scrapes would drown everything else."""
+
+    return Handler

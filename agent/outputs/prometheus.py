@@ -1,0 +1,179 @@
+"""A snapshot as Prometheus metric families."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from agent.core.kinds import Kind
+from agent.core.ledger import LAG_BUCKETS, Histogram
+from agent.core.life import PodLife
+from agent.core.phases import Phase
+from agent.core.snapshot import Snapshot
+from agent.core.tally import Tally, WorkloadKey, key_of
+from agent.outputs import metric_table as table
+from agent.outputs.metric_table import Metric
+
+Labels = tuple[str, ...]
+Sample = tuple[Labels, float]
+
+ALWAYS_SHOWN = tuple(
+    (kind, phase)
+    for kind, phase in (
+        (Kind.REFUSED, Phase.STARTING),
+        (Kind.REFUSED, Phase.CLOSED),
+        (Kind.REFUSED, Phase.EXITED),
+        (Kind.UNREACHABLE, Phase.GONE),
+        (Kind.UNANSWERED, Phase.STOPPING),
+        (Kind.UNANSWERED, Phase.CLOSED),
+        (Kind.UNREAD, Phase.STOPPING),
+        (Kind.UNACCEPTED, Phase.STOPPING),
+        (Kind.STALE, Phase.CLOSED),
+    )
+)
+"""Series that exist at 0 from the moment a pod is known: a counter that first appears at 37 has no increase."""
+
+DYING_PHASES = tuple(phase for phase in Phase if phase.dying and phase is not Phase.GONE)
+
+
+class AgentCollector(Collector):
+    """Asks for a snapshot at every scrape."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], version: str) -> None:
+        self._snapshot = snapshot
+        self._version = version
+
+    def collect(self) -> Iterator[Family]:
+        """Every family of the table, with what is known now."""
+        snapshot = self._snapshot()
+        yield from _pods(snapshot)
+        yield from _workloads(snapshot)
+        yield from _kube_proxy(snapshot)
+        yield from _own_state(snapshot)
+        yield _gauge(table.BUILD_INFO, [((self._version,), 1)])
+
+    def describe(self) -> Iterable[Family]:
+        """Nothing is known before the first scrape; without this a registry would scrape at once."""
+        return ()
+
+
+def _pods(snapshot: Snapshot) -> Iterator[Family]:
+    dropped: list[Sample] = []
+    late: list[Sample] = []
+    lags: list[Sample] = []
+    moments: list[Sample] = []
+    for life in snapshot.lives:
+        tally = snapshot.reading.pods.get(life.pod.uid, Tally())
+        labels = (life.pod.namespace, life.pod.name, life.pod.workload.kind, life.pod.workload.name)
+        dropped += _dropped(labels, tally)
+        late += _late(labels, tally)
+        lags += _lag(labels, life, tally)
+        moments += [
+            ((*labels, boundary.value), moment.at_ns / 1e9) for boundary, moment in life.boundaries.items()
+        ]
+    yield _counter(table.POD_DROPPED, dropped)
+    yield _counter(table.POD_LATE, late)
+    yield _gauge(table.POD_LAG, lags)
+    yield _gauge(table.POD_TERMINATION, moments)
+
+
+def _lag(labels: Labels, life: PodLife, tally: Tally) -> Iterator[Sample]:
+    if tally.last_attempt_ns is not None:
+        seconds = life.seconds_since_deletion(tally.last_attempt_ns)
+        if seconds is not None:
+            yield labels, seconds
+
+
+def _dropped(labels: Labels, tally: Tally) -> Iterator[Sample]:
+    for kind, phase in dict.fromkeys((*ALWAYS_SHOWN, *tally.dropped)):
+        yield (*labels, kind.value, phase.value), tally.dropped[kind, phase]
+
+
+def _late(labels: Labels, tally: Tally) -> Iterator[Sample]:
+    for phase in dict.fromkeys((*DYING_PHASES, *tally.late)):
+        yield (*labels, phase.value), tally.late[phase]
+
+
+def _workload_labels(key: WorkloadKey) -> Labels:
+    return key.namespace, key.workload.kind, key.workload.name
+
+
+def _workloads(snapshot: Snapshot) -> Iterator[Family]:
+    dropped: list[Sample] = []
+    late: list[Sample] = []
+    sources: dict[Labels, float] = {}
+    for key, tally in snapshot.reading.workloads.items():
+        labels = _workload_labels(key)
+        dropped += _dropped(labels, tally)
+        late += _late(labels, tally)
+    for key, by_source in snapshot.reading.sources.items():
+        for address, connections in by_source.items():
+            name = snapshot.source_names[address] if address else None
+            source = (name.kind, name.name) if name else ("other", "other")
+            whole = (*_workload_labels(key), *source)
+            # Several addresses can be one workload.
+            sources[whole] = sources.get(whole, 0) + connections
+    yield _counter(table.DROPPED, dropped)
+    yield _counter(table.LATE, late)
+    lags = {(*_workload_labels(key), stage.value): lag for (key, stage), lag in snapshot.lags.items()}
+    yield _histogram(table.LAG, lags)
+    yield _counter(table.DROPPED_BY_SOURCE, sources.items())
+    unattributed = [((kind.value,), snapshot.reading.unattributed[kind]) for kind in Kind]
+    yield _counter(table.UNATTRIBUTED, unattributed)
+
+
+def _kube_proxy(snapshot: Snapshot) -> Iterator[Family]:
+    state = snapshot.kube_proxy
+    if state is not None:
+        yield _gauge(table.KUBE_PROXY_UP, [((), state.up)])
+    if state is not None and state.synced_ns is not None:
+        yield _gauge(table.KUBE_PROXY_LAST_SYNC, [((), state.synced_ns / 1e9)])
+    yield _histogram(table.KUBE_PROXY_SYNC_LAG, {(): snapshot.kube_proxy_lag})
+
+
+def _own_state(snapshot: Snapshot) -> Iterator[Family]:
+    counts = snapshot.hook_counts.items()
+    yield _counter(table.EVENTS, [((hook,), count.events) for hook, count in counts])
+    yield _counter(table.EVENTS_LOST, [((hook,), count.lost) for hook, count in counts])
+    yield _gauge(table.HOOK_ATTACHED, [((hook.name, hook.variant), hook.attached) for hook in snapshot.hooks])
+    if any(program.runs for program in snapshot.program_runs):
+        runs = snapshot.program_runs
+        yield _counter(table.PROGRAM_SECONDS, [((program.program,), program.seconds) for program in runs])
+        yield _counter(table.PROGRAM_RUNS, [((program.program,), program.runs) for program in runs])
+    yield _counter(table.WATCH_RESTARTS, [((watch.resource,), watch.restarts) for watch in snapshot.watches])
+    heard = [watch for watch in snapshot.watches if watch.last_event_ns is not None]
+    yield _gauge(
+        table.LAST_WATCH_EVENT,
+        [((watch.resource,), (watch.last_event_ns or 0) / 1e9) for watch in heard],
+    )
+
+
+def _counter(metric: Metric, samples: Iterable[Sample]) -> Family:
+    family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _gauge(metric: Metric, samples: Iterable[Sample]) -> Family:
+    family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in samples:
+        family.add_metric(labels, float(value))
+    return family
+
+
+def _histogram(metric: Metric, histograms: Mapping[Labels, Histogram]) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, histogram in histograms.items():
+        below = 0
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip((*LAG_BUCKETS, "+Inf"), histogram.counts, strict=True):
+            below += count
+            buckets.append((str(float(bound)) if bound != "+Inf" else "+Inf", below))
+        family.add_metric(labels, buckets, histogram.total_seconds)
+    return family

@@ -1,0 +1,1 @@
+"""The DaemonSet's process."""

@@ -1,0 +1,166 @@
+"""The agent: both sides feed one loop, the loop feeds the tracker, outputs read snapshots."""
+
+import logging
+import queue
+import threading
+import time
+
+from agent.cluster.connection import connect
+from agent.cluster.kube_proxy import KubeProxyWatch
+from agent.cluster.pods import watch_pods
+from agent.cluster.slices import SliceWatches
+from agent.core.ledger import Histogram, Ledger
+from agent.core.life import PodLife, Stage
+from agent.core.orders import FollowEndpoints, Order, UnfollowEndpoints, WatchClosely
+from agent.core.records import Address, KubeProxyState, Record
+from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
+from agent.core.tally import Tally
+from agent.core.tracker import Tracker
+from agent.kernel.kernel_side import KernelSide
+from agent.run.settings import Settings
+from agent.run.source_names import name_sources, node_addresses
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 1.0
+TRAFFIC_SETTLES_SECONDS = 30.0
+"""How long after its network went a pod's last attempt is taken for the last: SYN retries come within that."""
+
+
+class NodeAgent:
+    """Everything that runs; raises KernelSideError or ConnectionSettingsError when it cannot begin."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._tracker = Tracker()
+        self._ledger = Ledger()
+        self._kube_proxy_lag = Histogram()
+        self._node_addresses = node_addresses()
+        connection = connect(settings.kubeconfig)
+        emit = self._records.put
+        self._kube_proxy = KubeProxyWatch(settings.kube_proxy_metrics, emit)
+        self._kernel = KernelSide(settings.cache, emit)
+        self._pods = watch_pods(connection, settings.node_name, emit)
+        self._slices = SliceWatches(connection, settings.node_name, emit)
+        self._stopping = threading.Event()
+        self._loop = threading.Thread(target=self._run, name="loop", daemon=True)
+        for status in self._kernel.statuses:
+            if not status.attached:
+                logger.warning(
+                    "hook %s is not attached: %s; %s", status.hook.name, status.reason, status.consequence
+                )
+
+    def start(self) -> None:
+        """Begin to watch; returns once what exists on the node has been looked at."""
+        self._loop.start()
+        self._kernel.start()
+        self._pods.start()
+        self._kube_proxy.start()
+
+    def stop(self) -> None:
+        """End all watching and detach from the kernel."""
+        self._stopping.set()
+        self._loop.join()
+        self._kube_proxy.stop()
+        self._slices.stop()
+        self._pods.stop()
+        self._kernel.stop()
+
+    def waiting_for(self) -> str | None:
+        """What keeps the agent from being ready; None when it is."""
+        if not self._tracker.pods_listed:
+            return "the API server has not listed this node's pods yet"
+        if not self._pods.connected:
+            return "the watch of this node's pods is interrupted"
+        return None
+
+    def _run(self) -> None:
+        next_tick = time.monotonic()
+        while not self._stopping.is_set():
+            try:
+                self._take(self._records.get(timeout=max(0.0, next_tick - time.monotonic())))
+            except queue.Empty:
+                self._tick()
+                next_tick = time.monotonic() + TICK_SECONDS
+
+    def _take(self, record: Record) -> None:
+        with self._lock:
+            if isinstance(record, KubeProxyState):
+                self._observe_kube_proxy(record)
+            orders = self._tracker.apply(record)
+        self._carry_out(orders)
+
+    def _carry_out(self, orders: list[Order]) -> None:
+        self._kernel.carry_out(orders)
+        for order in orders:
+            match order:
+                case FollowEndpoints():
+                    self._slices.follow(order.namespace)
+                case UnfollowEndpoints():
+                    self._slices.unfollow(order.namespace)
+                case WatchClosely():
+                    self._kube_proxy.watch_closely(order.on)
+
+    def _observe_kube_proxy(self, state: KubeProxyState) -> None:
+        known = self._tracker.kube_proxy
+        fresh = known is None or known.synced_ns != state.synced_ns
+        if fresh and state.synced_ns and state.queued_ns and state.synced_ns >= state.queued_ns:
+            self._kube_proxy_lag.observe((state.synced_ns - state.queued_ns) / 1e9)
+
+    def _tick(self) -> None:
+        """Observe what has settled, forget what is long over."""
+        counts = self._kernel.read_counts()
+        now = time.time_ns()
+        with self._lock:
+            reading = self._ledger.read(self._tracker, counts)
+            for life in self._tracker.lives.values():
+                self._observe_lag(life, reading.pods.get(life.pod.uid, Tally()), now)
+            orders: list[Order] = []
+            for life in self._tracker.ended_before(now - int(self._settings.retention_seconds * 1e9)):
+                self._ledger.retire(life, counts)
+                orders += self._tracker.forget(life)
+        self._carry_out(orders)
+
+    def _observe_lag(self, life: PodLife, tally: Tally, now: int) -> None:
+        for stage, seconds in life.stage_seconds.items():
+            self._ledger.observe_lag(life, stage, seconds)
+        if not life.over or tally.last_attempt_ns is None:
+            return
+        ended = max(moment.at_ns for moment in life.boundaries.values())
+        if now - max(ended, tally.last_attempt_ns) < TRAFFIC_SETTLES_SECONDS * 1e9:
+            return
+        seconds_or_none = life.seconds_since_deletion(tally.last_attempt_ns)
+        if seconds_or_none is not None:
+            self._ledger.observe_lag(life, Stage.TRAFFIC, seconds_or_none)
+
+    def snapshot(self) -> Snapshot:
+        """What is known at this instant."""
+        counts = self._kernel.read_counts()
+        runs = self._kernel.program_runs()
+        with self._lock:
+            reading = self._ledger.read(self._tracker, counts)
+            lives = tuple(self._tracker.lives.values())
+            sources = {address for by_source in reading.sources.values() for address in by_source if address}
+            return Snapshot(
+                lives=lives,
+                reading=reading,
+                lags=dict(self._ledger.lags),
+                kube_proxy=self._tracker.kube_proxy,
+                kube_proxy_lag=self._kube_proxy_lag,
+                source_names=self._names(sources, lives),
+                hooks=tuple(
+                    HookState(status.hook.name, status.hook.attach_type.value, status.attached)
+                    for status in self._kernel.statuses
+                ),
+                hook_counts=counts.hooks,
+                program_runs=tuple(ProgramRuns(name, ns / 1e9, count) for name, (ns, count) in runs.items()),
+                watches=(
+                    WatchState("pods", self._pods.restarts, self._pods.last_event_ns),
+                    WatchState("endpointslices", self._slices.restarts, self._slices.last_event_ns),
+                ),
+            )
+
+    def _names(self, sources: set[Address], lives: tuple[PodLife, ...]) -> dict[Address, SourceName]:
+        return name_sources(sources, lives, self._node_addresses)

@@ -1,0 +1,25 @@
+"""What `agent run` is told, by flag or by environment."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`kubeconfig` None means the pod's service account; `retention_seconds` is how long a pod's series stay."""
+
+    node_name: str
+    kubeconfig: Path | None
+    listen_host: str
+    listen_port: int
+    kube_proxy_metrics: str
+    cache: Path
+    retention_seconds: float
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """`host:port`, `[v6]:port` or `:port`. Raises ValueError that says so."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"not an address to listen on: {text!r}; write host:port, for example 0.0.0.0:9435")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
