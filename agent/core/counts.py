@@ -58,8 +58,8 @@ def with_starting_refusals(
 ) -> dict[CountKey, Count]:
     """The counts, with those refusals on unserved ports that turned out to be of a starting server.
 
-    A refusal on a port that nobody listened on is a drop only if somebody listens there later (`served` are the
-    namespaces and ports where somebody has): otherwise it is a port scan.
+    A refusal on a port that nobody listened on is a drop only if somebody listens there later (`served`
+    are the namespaces and ports where somebody has): otherwise it is a port scan.
     """
     ports = set(served)
     total = dict(counts)

@@ -65,7 +65,7 @@ class Ledger:
         for key, retired in self._retired.items():
             workloads.setdefault(key, Tally()).merge(retired)
         for uid, life in tracker.lives.items():
-            pods[uid] = (by_namespace.pop(life.netns, None) if life.netns is not None else None) or Tally()
+            pods[uid] = by_namespace.pop(life.netns, Tally()) if life.netns is not None else Tally()
             workloads.setdefault(key_of(life), Tally()).merge(pods[uid])
         unattributed: Counter[Kind] = Counter()
         for tally in by_namespace.values():

@@ -57,7 +57,7 @@ class Pod:
     """A pod as its API object describes it.
 
     `deletion_requested_ns` is deletionTimestamp - deletionGracePeriodSeconds of the first deletion: the API
-    server's clock with a resolution of 1 s. `grace_seconds` is the grace of that deletion, or the declared one.
+    server's clock with a resolution of 1 s. `grace_seconds` is that deletion's, or the declared one.
     """
 
     uid: str
@@ -110,8 +110,8 @@ class PodsListed:
 class EndpointTerminating:
     """An EndpointSlice reports the pod's endpoint as terminating (or has dropped it).
 
-    `ready_left` is the number of other endpoints of the same Service that are ready; at 0 kube-proxy may go on
-    sending traffic to terminating endpoints by design (KEP-1669).
+    `ready_left` is the number of other endpoints of the same Service that are ready; at 0 kube-proxy may go
+    on sending traffic to terminating endpoints by design (KEP-1669).
     """
 
     at_ns: int

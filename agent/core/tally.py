@@ -21,7 +21,7 @@ class WorkloadKey:
 
 @dataclass(slots=True)
 class Tally:
-    """Connections of one pod or workload: dropped by kind and phase, and late (accepted while dying) by phase."""
+    """Connections of one pod or workload: dropped by kind and phase, late (accepted while dying) by phase."""
 
     dropped: Counter[tuple[Kind, Phase]] = field(default_factory=Counter)
     late: Counter[Phase] = field(default_factory=Counter)

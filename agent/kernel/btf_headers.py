@@ -1,7 +1,8 @@
 """A header tree made from the running kernel's BTF, so that bcc compiles without kernel headers.
 
-bcc asks for the headers of the kernel it runs on; nodes do not have them. Every type that the programs use is in
-the kernel's own BTF, which bpftool writes as C. The few macros that bcc's helpers need besides are defined here.
+bcc asks for the headers of the kernel it runs on; nodes do not have them. Every type that the programs use
+is in the kernel's own BTF, which bpftool writes as C. The few macros that bcc's helpers need besides are
+defined here.
 """
 
 import hashlib
@@ -54,7 +55,7 @@ def _read_btf(btf: Path) -> bytes:
         return btf.read_bytes()
     except FileNotFoundError:
         raise KernelSideError(
-            f"{btf} does not exist: this kernel was built without BTF; use a kernel with CONFIG_DEBUG_INFO_BTF=y"
+            f"{btf} does not exist: this kernel has no BTF; use one built with CONFIG_DEBUG_INFO_BTF=y"
         ) from None
     except OSError as error:
         raise KernelSideError(f"cannot read {btf} ({error.strerror}): run as root") from None
@@ -128,7 +129,7 @@ def _write_tree(tree: Path, types: str) -> None:
 
 
 def kernel_version(release: str | None = None) -> tuple[int, int, int]:
-    """The numbers at the front of a kernel release such as `6.1.0-57-amd64`; (0, 0, 0) when there are none."""
+    """The numbers at the front of a release such as `6.1.0-57-amd64`; (0, 0, 0) when there are none."""
     numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", release or platform.release())
     if numbers is None:
         return 0, 0, 0

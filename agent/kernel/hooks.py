@@ -113,7 +113,7 @@ class HookStatus:
 def plan_hooks(types: str, consumed_syn_range: tuple[int, int] | None) -> HookPlan:
     """Choose the hooks from the kernel's types (as C, from BTF).
 
-    `consumed_syn_range` is where tcp_rcv_state_process lies in the kernel's text, from /proc/kallsyms, or None.
+    `consumed_syn_range` is where tcp_rcv_state_process lies in the kernel's text (/proc/kallsyms), or None.
     """
     arguments = argument_counts(types)
     hooks: list[Hook] = []

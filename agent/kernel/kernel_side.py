@@ -35,7 +35,7 @@ from agent.kernel.processes import init_of, pod_of_process
 logger = logging.getLogger(__name__)
 
 PROBING_PROCESSES = ("kubelet", "k3s", "k3s-server", "k3s-agent", "kubelite", "k0s")
-"""Names of the processes that probe pods: the kubelet, and the distributions that hold it inside their own."""
+"""Names of the processes that probe pods: the kubelet, and the programs that contain it."""
 
 POLL_MILLISECONDS = 100
 SWEEP_SECONDS = 10

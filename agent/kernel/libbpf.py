@@ -4,7 +4,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from agent.kernel.errors import KernelSideError
 
@@ -74,10 +74,9 @@ class BpfMap(Generic[Key, Value]):
             if failed < 0 and ctypes.get_errno() != _ENOENT:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
             for index in range(count.value):
-                yield (
-                    self._key.from_buffer_copy(keys, index * ctypes.sizeof(self._key)),
-                    self._value.from_buffer_copy(values, index * ctypes.sizeof(self._value)),
-                )
+                key = self._key.from_buffer_copy(keys, index * ctypes.sizeof(self._key))
+                value = self._value.from_buffer_copy(values, index * ctypes.sizeof(self._value))
+                yield cast(Key, key), cast(Value, value)
             if failed < 0:
                 return
             start = ctypes.byref(position)

@@ -64,7 +64,7 @@ def program_text(directory: Path) -> str:
 
 
 def consumed_syn_range(kallsyms: Path = KALLSYMS) -> tuple[int, int] | None:
-    """From tcp_rcv_state_process to the symbol after it (the file is sorted); None when addresses are hidden."""
+    """From tcp_rcv_state_process to the symbol after it in this sorted file; None when addresses are hidden."""
     start = 0
     with kallsyms.open() as symbols:
         for symbol in symbols:
@@ -97,7 +97,7 @@ def _compile(tree: Path, text: str, plan: HookPlan, host_netns: int) -> tuple[An
         from bcc.libbcc import lib
     except ImportError as error:
         raise KernelSideError(
-            f"bcc is missing ({error}): install the distribution's package (Debian: apt install python3-bpfcc)"
+            f"bcc is missing ({error}): install the distribution's own (Debian: apt install python3-bpfcc)"
         ) from None
     flags = [*COMPILER_FLAGS, f"-DHOST_NETNS={host_netns}ULL", *(f"-D{macro}" for macro in plan.macros)]
     try:

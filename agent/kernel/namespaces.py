@@ -33,7 +33,7 @@ def cookie_here() -> int:
             raw = probe.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8)
         except OSError as error:
             raise KernelSideError(
-                f"this kernel has no network namespace cookies ({error.strerror}): Linux 5.14 or later is needed"
+                f"no network namespace cookies on this kernel ({error.strerror}): Linux 5.14 is needed"
             ) from None
     return int.from_bytes(raw, "little")
 

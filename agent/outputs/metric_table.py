@@ -28,7 +28,7 @@ _POD = ("namespace", "pod", "workload_kind", "workload")
 POD_DROPPED = Metric(
     "lastcall_pod_dropped_connections_total",
     MetricType.COUNTER,
-    "Connections that the pod refused, reset, cut or never answered, each once, by kind and by phase of its life.",
+    "Connections that the pod refused, reset, cut or never answered, each once, by kind and phase.",
     (*_POD, "kind", "phase"),
 )
 POD_LATE = Metric(

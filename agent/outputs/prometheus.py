@@ -15,7 +15,7 @@ from agent.core.ledger import LAG_BUCKETS, Histogram
 from agent.core.life import PodLife
 from agent.core.phases import Phase
 from agent.core.snapshot import Snapshot
-from agent.core.tally import Tally, WorkloadKey, key_of
+from agent.core.tally import Tally, WorkloadKey
 from agent.outputs import metric_table as table
 from agent.outputs.metric_table import Metric
 
@@ -36,7 +36,7 @@ ALWAYS_SHOWN = tuple(
         (Kind.STALE, Phase.CLOSED),
     )
 )
-"""Series that exist at 0 from the moment a pod is known: a counter that first appears at 37 has no increase."""
+"""Series at 0 from the moment a pod is known: a counter that first appears at 37 has no increase."""
 
 DYING_PHASES = tuple(phase for phase in Phase if phase.dying and phase is not Phase.GONE)
 
@@ -130,7 +130,7 @@ def _workloads(snapshot: Snapshot) -> Iterator[Family]:
 def _kube_proxy(snapshot: Snapshot) -> Iterator[Family]:
     state = snapshot.kube_proxy
     if state is not None:
-        yield _gauge(table.KUBE_PROXY_UP, [((), state.up)])
+        yield _gauge(table.KUBE_PROXY_UP, [((), float(state.up))])
     if state is not None and state.synced_ns is not None:
         yield _gauge(table.KUBE_PROXY_LAST_SYNC, [((), state.synced_ns / 1e9)])
     yield _histogram(table.KUBE_PROXY_SYNC_LAG, {(): snapshot.kube_proxy_lag})
@@ -163,7 +163,7 @@ def _counter(metric: Metric, samples: Iterable[Sample]) -> Family:
 def _gauge(metric: Metric, samples: Iterable[Sample]) -> Family:
     family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
     for labels, value in samples:
-        family.add_metric(labels, float(value))
+        family.add_metric(labels, value)
     return family
 
 

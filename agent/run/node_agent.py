@@ -1,5 +1,6 @@
 """The agent: both sides feed one loop, the loop feeds the tracker, outputs read snapshots."""
 
+import contextlib
 import logging
 import queue
 import threading
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
 TRAFFIC_SETTLES_SECONDS = 30.0
-"""How long after its network went a pod's last attempt is taken for the last: SYN retries come within that."""
+"""How long after its end a pod's last attempt is taken for the last: most SYN retries come within that."""
 
 
 class NodeAgent:
@@ -79,9 +80,9 @@ class NodeAgent:
     def _run(self) -> None:
         next_tick = time.monotonic()
         while not self._stopping.is_set():
-            try:
+            with contextlib.suppress(queue.Empty):
                 self._take(self._records.get(timeout=max(0.0, next_tick - time.monotonic())))
-            except queue.Empty:
+            if time.monotonic() >= next_tick:
                 self._tick()
                 next_tick = time.monotonic() + TICK_SECONDS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`kubeconfig` None means the pod's service account; `retention_seconds` is how long a pod's series stay."""
+    """`kubeconfig` None: the pod's service account. `retention_seconds`: how long series of gone pods stay."""
 
     node_name: str
     kubeconfig: Path | None
