@@ -126,7 +126,7 @@ def _settled_counts(stage: Stage, namespace: str) -> LastcallCounts | None:
     while time.monotonic() < deadline:
         time.sleep(_SETTLE_STEP_SECONDS)
         now = lastcall_counts(stage.agent.metrics(), namespace)
-        if now == before:
+        if (now.dropped, now.late) == (before.dropped, before.late):
             return now
         before = now
     raise LabError(f"the agent's counts still change {_SETTLE_SECONDS:.0f} s after the last request")
