@@ -78,8 +78,8 @@ INLINE void read_socket(struct sock *sk, struct lc_connection *connection) {
         connection->local = address_from_v4(READ(sk, __sk_common.skc_rcv_saddr));
         connection->remote = address_from_v4(READ(sk, __sk_common.skc_daddr));
     } else {
-        bpf_probe_read_kernel(&connection->local, 16, &sk->__sk_common.skc_v6_rcv_saddr);
-        bpf_probe_read_kernel(&connection->remote, 16, &sk->__sk_common.skc_v6_daddr);
+        bpf_probe_read_kernel(&connection->local, 16, ADDRESS_OF(sk, __sk_common.skc_v6_rcv_saddr));
+        bpf_probe_read_kernel(&connection->remote, 16, ADDRESS_OF(sk, __sk_common.skc_v6_daddr));
     }
     /* skc_num is 0 once an accepted socket is closed; inet_sport is not. */
     connection->local_port = bpf_ntohs(READ((struct inet_sock *)sk, inet_sport));

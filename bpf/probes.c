@@ -27,7 +27,7 @@ INLINE void remember_probe(struct sock *sk) {
     struct lc_probe_key key = {};
     u64 pointer = (u64)sk;
 
-    bpf_probe_read_kernel_str(name.comm, sizeof(name.comm), &leader->comm);
+    bpf_probe_read_kernel_str(name.comm, sizeof(name.comm), ADDRESS_OF(leader, comm));
     if (!probing_processes.lookup(&name))
         return;
     read_socket(sk, &connection);

@@ -7,11 +7,18 @@ BPF_HASH(listeners, u64, struct lc_port_key, 16384);
 BPF_ARRAY(hook_counts, struct lc_hook_count, HOOKS);
 BPF_RINGBUF_OUTPUT(records, 64);
 
+/*
+ * Where a field is. For a struct with the paddings that bpftool writes (struct net), clang's member access
+ * and its offsetof disagree by 160 bytes; offsetof agrees with BTF. It has to be integer arithmetic: a
+ * pointer plus a constant is turned back into the member access.
+ */
+#define ADDRESS_OF(from, field) ((void *)((u64)(from) + (u64) & ((typeof(from))0)->field))
+
 #define READ(from, field)                                                                                    \
     ({                                                                                                       \
         typeof((from)->field) value_;                                                                        \
         __builtin_memset(&value_, 0, sizeof(value_));                                                        \
-        bpf_probe_read_kernel(&value_, sizeof(value_), &(from)->field);                                      \
+        bpf_probe_read_kernel(&value_, sizeof(value_), ADDRESS_OF(from, field));                             \
         value_;                                                                                              \
     })
 
@@ -39,7 +46,7 @@ INLINE void send_record(int hook, struct lc_record *record) {
 INLINE u64 cookie_of(struct net *net) {
     u64 cookie = 0;
 
-    bpf_probe_read_kernel(&cookie, sizeof(cookie), &net->net_cookie);
+    bpf_probe_read_kernel(&cookie, sizeof(cookie), ADDRESS_OF(net, net_cookie));
     return cookie;
 }
 

@@ -1,5 +1,6 @@
 """The node's ends of the pods' virtual links: when one goes, the pod's network is gone."""
 
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from pyroute2.netlink.rtnl import RTMGRP_LINK
 
 from agent.core.records import NetworkRemoved
 
+WAKE_SECONDS = 0.2
+"""How often the thread looks whether it should end."""
+
 
 class LinkWatch:
     """Tells of the removal of links. A CNI plugin that uses none (host-device, ipvlan) is not seen here."""
@@ -17,19 +21,19 @@ class LinkWatch:
         self._emit = emit
         self._lock = threading.Lock()
         self._netns_of_link: dict[int, int] = {}
-        self._route = IPRoute()
-        self._route.bind(groups=RTMGRP_LINK)
+        self._bound = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to watch; returns once nothing can be missed any more."""
         self._thread.start()
+        self._bound.wait()
 
     def stop(self) -> None:
-        """End the thread and close the socket."""
+        """End the thread."""
         self._stopping.set()
-        self._route.close()
+        self._thread.join()
 
     def add(self, netns: int, links: tuple[int, ...]) -> None:
         """Watch these links of a namespace; links that are gone already are told of at once."""
@@ -45,18 +49,23 @@ class LinkWatch:
                 del self._netns_of_link[link]
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                messages = list(self._route.get())
-            except OSError:
-                # Messages were lost (ENOBUFS), or the socket was closed by stop().
-                if not self._stopping.is_set():
+        # An IPRoute belongs to the thread that uses it: each thread has a socket of its own.
+        with IPRoute() as route:
+            route.bind(groups=RTMGRP_LINK)
+            self._bound.set()
+            while not self._stopping.is_set():
+                if not select.select([route], [], [], WAKE_SECONDS)[0]:
+                    continue
+                try:
+                    messages = list(route.get())
+                except OSError:
+                    # The socket's buffer overflowed (ENOBUFS): messages are lost.
                     self._compare()
-                continue
-            now = time.time_ns()
-            for message in messages:
-                if message["event"] == "RTM_DELLINK":
-                    self._removed(message["index"], now)
+                    continue
+                now = time.time_ns()
+                for message in messages:
+                    if message["event"] == "RTM_DELLINK":
+                        self._removed(message["index"], now)
 
     def _removed(self, link: int, at_ns: int) -> None:
         with self._lock:

@@ -64,7 +64,7 @@ def program_text(directory: Path) -> str:
 
 
 def consumed_syn_range(kallsyms: Path = KALLSYMS) -> tuple[int, int] | None:
-    """From tcp_rcv_state_process to the symbol after it in this sorted file; None when addresses are hidden."""
+    """From tcp_rcv_state_process to the symbol after it (the file is sorted); None when it is hidden."""
     start = 0
     with kallsyms.open() as symbols:
         for symbol in symbols:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`kubeconfig` None: the pod's service account. `retention_seconds`: how long series of gone pods stay."""
+    """Without `kubeconfig`, the pod's service account. Series of gone pods stay `retention_seconds`."""
 
     node_name: str
     kubeconfig: Path | None
