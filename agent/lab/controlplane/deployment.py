@@ -24,7 +24,11 @@ class Strategy:
 
 
 class Deployment:
-    """A workload of `replicas` pods. `pods` are those not deleted, `deleted` those that were, in order."""
+    """A workload of `replicas` pods. `pods` are those not deleted, `deleted` those that were, in order.
+
+    `chance` makes the names. UIDs are always new ones: an agent finds a pod's processes by the UID in their
+    cgroup, and another lab may run on this machine.
+    """
 
     def __init__(
         self, kubelet: Kubelet, namespace: str, name: str, replicas: int, chance: random.Random
@@ -83,7 +87,7 @@ class Deployment:
         identity = PodIdentity(
             namespace=self.namespace,
             name=f"{replica_set}-{self._letters(5)}",
-            uid=str(uuid.UUID(int=self._chance.getrandbits(128), version=4)),
+            uid=str(uuid.uuid4()),
             workload=self.name,
             replica_set=replica_set,
             replica_set_uid=replica_set_uid,

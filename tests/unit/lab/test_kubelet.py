@@ -204,3 +204,11 @@ def test_the_slice_follows_a_deletion_within_a_moment() -> None:
         "{'ready': True, 'serving': True, 'terminating': False}",
     ]
     assert "annotations" not in changed["metadata"]
+
+
+def test_two_runs_with_one_seed_have_the_same_names_and_never_the_same_uids() -> None:
+    first, second = deployment(Store(), FakeMachine()), deployment(Store(), FakeMachine())
+    for web in (first, second):
+        web.start(PodTemplate(("server",)))
+    assert first.pods[0].identity.name == second.pods[0].identity.name
+    assert first.pods[0].identity.uid != second.pods[0].identity.uid
