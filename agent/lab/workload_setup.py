@@ -103,15 +103,11 @@ def _service_identity(namespace: str, chance: random.Random) -> ServiceIdentity:
     return ServiceIdentity(
         namespace=namespace,
         name=WORKLOAD,
-        uid=_uid(chance),
+        uid=str(uuid.uuid4()),
         slice_name=f"{WORKLOAD}-{chance.randrange(36**5):05x}",
-        slice_uid=_uid(chance),
+        slice_uid=str(uuid.uuid4()),
         port=8080,
     )
-
-
-def _uid(chance: random.Random) -> str:
-    return str(uuid.UUID(int=chance.getrandbits(128), version=4))
 
 
 def _warm(workload: Workload) -> Workload:
