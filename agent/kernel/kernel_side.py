@@ -118,7 +118,8 @@ class KernelSide:
         """Look among the node's processes for pods whose namespace is not known."""
         with self._identity_lock:
             found = list(find_namespaces(self.maps, frozenset(self._known), self._host_netns))
-            self._known.update(namespace.view.cookie for namespace in found)
+            # A namespace whose network is still being set up is looked at again when something listens there.
+            self._known.update(namespace.view.cookie for namespace in found if namespace.view.host_links)
         for namespace in found:
             for record in namespace.records:
                 self._emit(record)
@@ -146,9 +147,10 @@ class KernelSide:
             uid = pod_of_process(pid) or pod_of_process(init_of(pid))
             if uid is None:
                 return
-            self._known.add(record.netns)
+            view = view_namespace(pid)
+            if view is not None and view.cookie == record.netns and view.host_links:
+                self._known.add(record.netns)
         self._emit(NamespaceIdentified(record.at_ns, record.netns, uid))
-        view = view_namespace(pid)
         if view is not None and view.cookie == record.netns:
             self._links.add(view.cookie, view.host_links)
 

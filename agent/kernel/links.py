@@ -1,17 +1,15 @@
 """The node's ends of the pods' virtual links: when one goes, the pod's network is gone."""
 
-import select
+import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 
-from pyroute2 import IPRoute
+from pyroute2 import AsyncIPRoute, IPRoute
 from pyroute2.netlink.rtnl import RTMGRP_LINK
 
 from agent.core.records import NetworkRemoved
-
-WAKE_SECONDS = 0.2
-"""How often the thread looks whether it should end."""
 
 
 class LinkWatch:
@@ -21,8 +19,8 @@ class LinkWatch:
         self._emit = emit
         self._lock = threading.Lock()
         self._netns_of_link: dict[int, int] = {}
+        self._loop = asyncio.new_event_loop()
         self._bound = threading.Event()
-        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
 
     def start(self) -> None:
@@ -31,8 +29,8 @@ class LinkWatch:
         self._bound.wait()
 
     def stop(self) -> None:
-        """End the thread."""
-        self._stopping.set()
+        """End the thread and close its socket."""
+        self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join()
 
     def add(self, netns: int, links: tuple[int, ...]) -> None:
@@ -48,24 +46,27 @@ class LinkWatch:
             for link in [link for link, owner in self._netns_of_link.items() if owner == netns]:
                 del self._netns_of_link[link]
 
+    def _cancel(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+
     def _run(self) -> None:
-        # An IPRoute belongs to the thread that uses it: each thread has a socket of its own.
-        with IPRoute() as route:
-            route.bind(groups=RTMGRP_LINK)
-            self._bound.set()
-            while not self._stopping.is_set():
-                if not select.select([route], [], [], WAKE_SECONDS)[0]:
-                    continue
-                try:
-                    messages = list(route.get())
-                except OSError:
-                    # The socket's buffer overflowed (ENOBUFS): messages are lost.
-                    self._compare()
-                    continue
-                now = time.time_ns()
-                for message in messages:
-                    if message["event"] == "RTM_DELLINK":
-                        self._removed(message["index"], now)
+        with contextlib.suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._watch())
+        self._loop.close()
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with AsyncIPRoute() as route:
+                    await route.bind(groups=RTMGRP_LINK)
+                    self._bound.set()
+                    async for message in route.get():
+                        if message["event"] == "RTM_DELLINK":
+                            self._removed(message["index"], time.time_ns())
+            except OSError:
+                # The socket's buffer overflowed (ENOBUFS): messages are lost.
+                self._compare()
 
     def _removed(self, link: int, at_ns: int) -> None:
         with self._lock:
