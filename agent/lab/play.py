@@ -66,13 +66,8 @@ def play(stage: Stage, scenario: Scenario, variant: Variant, seed: int, *, keep:
         if clients.by_outcome.get(Outcome.OWN_ERROR):
             raise LabError(f"{scenario.name}: a load generator ran out of ports or descriptors; run it again")
         deleted = {pod.identity.name: pod.deletion_requested_ns for pod in workload.deployment.deleted}
-        addresses = frozenset(
-            address
-            for address in (stage.clients.addresses.v4, stage.clients.addresses.v6)
-            if address is not None
-        )
         late = {
-            name: late_truth(workload.connection_log(name), addresses, requested_ns)
+            name: late_truth(workload.connection_log(name), stage.client_addresses, requested_ns)
             for name, requested_ns in deleted.items()
             if requested_ns is not None
         }

@@ -25,10 +25,16 @@ NODE_NAME = "lab-node"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The parts of a running lab. `agent` is None only in tests that leave it out."""
+    """The parts of a running lab. `agent` is None only in tests that leave it out.
+
+    nginx has a namespace, and with it an address, of its own: with one address for both, a connection through
+    the Service and one of nginx's may want the same ports to the same pod, and the node's address translation
+    then gives one of them another port, or a new one for every SYN.
+    """
 
     node: Node
     clients: ClientNamespace
+    ingress: ClientNamespace
     store: Store
     api: ApiServer
     slices: SliceController
@@ -36,6 +42,13 @@ class Stage:
     kubelet: Kubelet
     kubeconfig: Path
     agent: AgentProcess | None
+
+    @property
+    def client_addresses(self) -> frozenset[str]:
+        """Where connections of clients come from; all others to a pod are the kubelet's."""
+        namespaces = (self.clients.addresses, self.ingress.addresses)
+        found = [address for addresses in namespaces for address in (addresses.v4, addresses.v6)]
+        return frozenset(address for address in found if address is not None)
 
 
 @contextmanager
@@ -60,5 +73,5 @@ def stage(cni: Cni, *, with_agent: bool) -> Iterator[Stage]:
             log = node.directory / "agent.log"
             agent = AgentProcess(NODE_NAME, kubeconfig, kube_proxy.metrics_url, log)
             stack.callback(agent.stop)
-        clients = node.client_namespace("clients")
-        yield Stage(node, clients, store, api, slices, kube_proxy, kubelet, kubeconfig, agent)
+        clients, ingress = node.client_namespace("clients"), node.client_namespace("ingress")
+        yield Stage(node, clients, ingress, store, api, slices, kube_proxy, kubelet, kubeconfig, agent)

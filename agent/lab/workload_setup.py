@@ -79,7 +79,7 @@ def running_workload(
         stage.kube_proxy.follow(identity, apply, scenario.lag.kube_proxy)
         ingress = None
         if any(stream.via is Via.INGRESS for stream in scenario.load):
-            ingress = Ingress.start(stage.node, stage.clients, [_endpoint(backend) for backend in backends])
+            ingress = Ingress.start(stage.node, stage.ingress, [_endpoint(backend) for backend in backends])
             stack.callback(ingress.stop)
             controller = _ingress_controller(stage, scenario, identity, ingress)
             stack.callback(controller.stop)

@@ -123,6 +123,7 @@ class Server:
         self.ends_when_empty = False
         self.healthy = True
         self.stop_wanted = False
+        self.accepting = False
         self.log = -1
         if settings.connection_log:
             self.log = os.open(settings.connection_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -159,8 +160,8 @@ class Server:
                 timer.action()
 
     def on_signal(self, number: int, frame: object) -> None:
-        if self.settings.on_stop is OnStop.EXIT:
-            os._exit(self.settings.exit_code)
+        if self.settings.on_stop is OnStop.EXIT and not self.accepting:
+            self.exit()
         self.stop_wanted = True
 
     def on_wakeup(self) -> None:
@@ -185,6 +186,14 @@ class Server:
             self.selector.register(listener, selectors.EVENT_READ, self.accept)
 
     def accept(self) -> None:
+        """Take what waits; a stop signal counts before or after, so that the connection log is complete."""
+        self.accepting = True
+        self.accept_waiting()
+        self.accepting = False
+        if self.stop_wanted and self.settings.on_stop is OnStop.EXIT:
+            self.exit()
+
+    def accept_waiting(self) -> None:
         while self.listener is not None:
             try:
                 sock, peer = self.listener.accept()
