@@ -23,6 +23,15 @@ struct lc_last_drop {
 BPF_TABLE("lru_hash", struct lc_connection, struct lc_last_drop, dropped_attempts, 65536);
 BPF_TABLE("lru_hash", struct lc_connection, struct lc_last_drop, dropped_connections, 65536);
 
+/* Attempts that nothing answered, already counted. Swept from user space, never evicted. */
+BPF_HASH(lost_attempts, struct lc_connection, struct lc_last_drop, 131072);
+
+INLINE bool attempt_was_lost(struct lc_connection *connection, u32 sequence) {
+    struct lc_last_drop *last = lost_attempts.lookup(connection);
+
+    return last && last->sequence == sequence;
+}
+
 /* A connection attempt is told from an older one with the same addresses and ports by its sequence number. */
 INLINE bool attempt_counted(struct lc_connection *connection, u32 sequence, u8 kind, u64 now) {
     struct lc_last_drop *last = dropped_attempts.lookup(connection);
@@ -31,7 +40,7 @@ INLINE bool attempt_counted(struct lc_connection *connection, u32 sequence, u8 k
     if (last && last->sequence == sequence && now - last->at_ns < RETRANSMISSION_NS)
         return true;
     dropped_attempts.update(connection, &drop);
-    return false;
+    return attempt_was_lost(connection, sequence);
 }
 
 /* Several resets, or a cut and then a reset, can answer the segments of one connection. */

@@ -6,8 +6,6 @@
 BPF_HASH(gone_addresses, struct lc_address, u64, 8192);
 /* Whether gone_addresses holds anything, so that the common case costs one array lookup. */
 BPF_ARRAY(gone_count, u32, 1);
-/* Attempts already counted, by connection and sequence number. Swept from user space, never evicted. */
-BPF_HASH(lost_attempts, struct lc_connection, struct lc_last_drop, 131072);
 
 INLINE bool nothing_gone(void) {
     int zero = 0;
@@ -29,8 +27,7 @@ INLINE void attempt_lost(int hook, struct lc_connection *connection, u32 sequenc
     port = ports.lookup(&key);
     if (!port || !(port->facts & FACT_LISTENED))
         return;
-    last = lost_attempts.lookup(connection);
-    if (last && last->sequence == sequence)
+    if (attempt_was_lost(connection, sequence))
         return;
     /* Refused before the network went, and tried again: still one connection. */
     last = dropped_attempts.lookup(connection);

@@ -50,6 +50,7 @@ class PodLife:
     pod: Pod
     netns: int | None = None
     serving_inits: set[int] = field(default_factory=set)
+    exited_inits: set[int] = field(default_factory=set)
     open_ports: set[int] = field(default_factory=set)
     boundaries: dict[Boundary, Moment] = field(default_factory=dict)
     endpoint_seen_ns: int | None = None

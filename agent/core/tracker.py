@@ -67,7 +67,7 @@ class Tracker:
             case NetworkRemoved():
                 return self._network_removed(record)
             case ListenerOpened() | ListenerClosed() | StopSignalSent() | ContainerExited():
-                self._seen_in_namespace(record)
+                return self._seen_in_namespace(record)
             case EndpointTerminating():
                 self._endpoint_terminating(record)
             case KubeProxyState():
@@ -105,6 +105,7 @@ class Tracker:
                 record.at_ns if known_before else min(pod.deletion_requested_ns, record.at_ns), Source.API
             )
             yield from self._tell_facts(life)
+            yield from self._watch_addresses(life)
 
     def _pod_removed(self, record: PodRemoved) -> Iterator[Order]:
         life = self.lives.get(record.uid)
@@ -140,9 +141,21 @@ class Tracker:
             return
         life.boundaries.setdefault(Boundary.NETWORK_REMOVED, Moment(record.at_ns, Source.KERNEL))
         yield from self._tell_facts(life)
+        yield from self._watch_addresses(life)
+
+    def _watch_addresses(self, life: PodLife) -> Iterator[Order]:
+        """Have attempts at the pod's addresses watched once nothing of it serves any more.
+
+        This begins with the exit and not with the removal of the network, of which the news comes some
+        milliseconds late: a packet that is discarded outside the pod's namespace is proof enough.
+        """
+        ended = life.deleted and life.serving_inits and not life.serving_inits - life.exited_inits
+        if life.netns is None or not (ended or Boundary.NETWORK_REMOVED in life.boundaries):
+            return
         for address in life.pod.addresses:
-            self._gone[address] = life.pod.uid
-            yield MarkAddressGone(address, record.netns)
+            if self._gone.get(address) != life.pod.uid:
+                self._gone[address] = life.pod.uid
+                yield MarkAddressGone(address, life.netns)
 
     def _address_back(self, address: Address, uid: str) -> Iterator[Order]:
         if self._gone.get(address, uid) != uid:
@@ -151,7 +164,7 @@ class Tracker:
 
     def _seen_in_namespace(
         self, record: ListenerOpened | ListenerClosed | StopSignalSent | ContainerExited
-    ) -> None:
+    ) -> Iterator[Order]:
         life = self.life_in(record.netns)
         if life is None:
             self._remember(record.netns, record)
@@ -168,6 +181,8 @@ class Tracker:
             case ContainerExited():
                 if record.init_pid in life.serving_inits:
                     _reach(life, Boundary.EXITED, record.at_ns)
+                    life.exited_inits.add(record.init_pid)
+                    yield from self._watch_addresses(life)
 
     def _remember(self, netns: int, record: Record) -> None:
         """Keep the first records of a namespace until it is known whose it is (or that it is no pod's)."""
