@@ -1,5 +1,6 @@
 import ipaddress
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -77,11 +78,18 @@ class Network:
         return attachment.addresses
 
     def detach(self, namespace: str) -> None:
-        """Remove the namespace's veth pair and host route, as a CNI DEL does; its address is free again."""
+        """Remove the namespace's veth pair and host route, as a CNI DEL does; its address is free again.
+
+        The pod is cut off in one step before that. While a link goes down packets pass in one direction only
+        for some milliseconds: a pod could refuse a connection and its client never learn of it.
+        """
         with self._lock:
             attachment = self._attached.pop(namespace, None)
         if attachment is not None:
-            remove(Leftover(LeftoverKind.LINK, attachment.host_interface))
+            link = attachment.host_interface
+            with suppress(NodeError):
+                host_command.ip_batch([*self._wiring.cut(attachment), f"link del {link}"])
+            remove(Leftover(LeftoverKind.LINK, link))
 
     def _next_attachment(self) -> _Attachment:
         """Addresses go round, as with host-local IPAM: one comes back only after all the others."""
@@ -149,6 +157,10 @@ class _Bridge:
             ]
         )
 
+    def cut(self, attachment: _Attachment) -> list[str]:
+        """`ip` commands after which no packet passes the pod's link: its port is disabled (STP state 0)."""
+        return [f"link set {attachment.host_interface} type bridge_slave state 0"]
+
     def attach(self, namespace: str, attachment: _Attachment) -> None:
         plan, host, addresses = self.lease.plan, attachment.host_interface, attachment.addresses
         host_command.ip_batch(
@@ -202,6 +214,14 @@ class _Routed:
             self.lease.note(LeftoverKind.ROUTE, f"blackhole {network}")
             family = "-6" if ":" in network else "-4"
             host_command.run(["ip", family, "route", "add", "blackhole", network])
+
+    def cut(self, attachment: _Attachment) -> list[str]:
+        """`ip` commands after which no packet reaches the pod: its host routes are gone."""
+        host, addresses = attachment.host_interface, attachment.addresses
+        return [
+            f"route del {addresses.v4}/32 dev {host}",
+            *([f"route del {addresses.v6}/128 dev {host}"] if addresses.v6 else []),
+        ]
 
     def attach(self, namespace: str, attachment: _Attachment) -> None:
         host, addresses = attachment.host_interface, attachment.addresses
