@@ -24,22 +24,30 @@ INLINE bool in_flight(struct sock *sk) {
     return (s32)(READ((struct inet_connection_sock *)sk, icsk_ack.lrcvtime) - READ(tp, lsndtime)) > 0;
 }
 
-/* Attached only while a pod of this node is dying or restarting: it runs for every segment received. */
+/*
+ * Runs for every segment that an established connection receives: a segment for a port that no pod of the
+ * node serves (a client's, for one) costs one read and one array lookup. It has to run before a pod dies,
+ * because the requests that a death leaves unanswered came before it.
+ */
 int on_tcp_probe(struct bpf_raw_tracepoint_args *ctx) {
     struct sock *sk = (struct sock *)ctx->args[0];
     struct sk_buff *skb = (struct sk_buff *)ctx->args[1];
-    struct lc_port_key key = {.netns = netns_of(sk)};
-    struct lc_last_request last = {};
+    int local_port = bpf_ntohs(READ((struct inet_sock *)sk, inet_sport));
+    u8 *served = served_ports.lookup(&local_port);
+    struct lc_last_request request = {}, *last;
     struct lc_segment segment = {};
     u64 pointer = (u64)sk;
 
-    key.port = bpf_ntohs(READ((struct inet_sock *)sk, inet_sport));
-    if (!ports.lookup(&key))
+    if (!served || !*served)
         return 0;
     if (!read_segment(skb, &segment) || !segment.payload)
         return 0;
-    last.written = READ((struct tcp_sock *)sk, write_seq);
-    last.remote_port = segment.connection.remote_port;
-    last_requests.update(&pointer, &last);
+    request.written = READ((struct tcp_sock *)sk, write_seq);
+    request.remote_port = segment.connection.remote_port;
+    last = last_requests.lookup(&pointer);
+    if (last)
+        *last = request;
+    else
+        last_requests.update(&pointer, &request);
     return 0;
 }

@@ -22,6 +22,13 @@ INLINE bool listens_on_loopback(struct sock *sk) {
            (bpf_ntohll(connection.local.low) >> 24 == 0xffff7f && connection.local.high == 0);
 }
 
+INLINE void port_is_served(u16 port) {
+    int index = port;
+    u8 served = 1;
+
+    served_ports.update(&index, &served);
+}
+
 INLINE void listener_opened(struct sock *sk) {
     struct lc_port_key key = {.netns = netns_of(sk), .port = READ(sk, __sk_common.skc_num)};
     struct lc_port empty = {};
@@ -43,6 +50,7 @@ INLINE void listener_opened(struct sock *sk) {
         return;
     }
     __sync_fetch_and_add(&port->listeners, 1);
+    port_is_served(key.port);
     port->listener = pointer;
     port->facts = FACT_LISTENED;
     port->init_pid = init_pid;

@@ -3,6 +3,8 @@
 BPF_HASH(pods, u64, struct lc_pod, 4096);
 BPF_HASH(ports, struct lc_port_key, struct lc_port, 16384);
 BPF_HASH(containers, u32, struct lc_container, 8192);
+/* Ports that any pod has served since the start: a first filter, never cleared. */
+BPF_ARRAY(served_ports, u8, 65536);
 BPF_HASH(listeners, u64, struct lc_port_key, 16384);
 BPF_ARRAY(hook_counts, struct lc_hook_count, HOOKS);
 BPF_RINGBUF_OUTPUT(records, 64);

@@ -52,6 +52,7 @@ def _enter_listeners(
     for port, inodes in listeners.items():
         key = PortKey(netns, port)
         init_pid = next((init_of(owners[inode]) for inode in inodes if inode in owners), 0)
+        maps.served_ports.put(ctypes.c_uint32(port), ctypes.c_uint8(1))
         seen = maps.ports.get(key)
         if seen is None or seen.listeners < len(inodes):
             maps.ports.put(key, PortEntry(listeners=len(inodes), facts=Fact.LISTENED, init_pid=init_pid))

@@ -27,8 +27,6 @@ class Hook:
     program: str
     attach_type: AttachType
     costs: tuple[Kind, ...]
-    on_demand: bool = False
-    """Attached only while a pod of this node is dying or restarting."""
     tells: str = ""
     """What is lost without it, where that is not a kind."""
 
@@ -58,7 +56,6 @@ TCP_PROBE = Hook(
     "on_tcp_probe",
     AttachType.RAW_TRACEPOINT,
     (),
-    on_demand=True,
     tells="kinds unanswered and aborted on a connection that was answered in the same clock tick before",
 )
 SEND_RESET_ENTRIES = tuple(

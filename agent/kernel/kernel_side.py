@@ -2,7 +2,6 @@
 
 import ctypes
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -16,16 +15,15 @@ from agent.core.orders import (
     MarkAddressGone,
     Order,
     SetPodFacts,
-    WatchClosely,
 )
 from agent.core.records import Address, KernelRecord, ListenerOpened, NamespaceIdentified
 from agent.kernel.clock import wall_clock_offset
 from agent.kernel.counters import read_counters
 from agent.kernel.decode import decode
 from agent.kernel.existing import find_namespaces
-from agent.kernel.hooks import TCP_PROBE, HookStatus
+from agent.kernel.hooks import HookStatus
 from agent.kernel.layout import AddressBytes, PodEntry, ProcessName, from_address
-from agent.kernel.libbpf import RingBuffer, attach_raw_tracepoint, program_runs
+from agent.kernel.libbpf import RingBuffer, program_runs
 from agent.kernel.links import LinkWatch
 from agent.kernel.loader import load_programs
 from agent.kernel.maps import open_maps
@@ -56,7 +54,6 @@ class KernelSide:
         self._gone: set[bytes] = set()
         self._known: set[int] = set()
         self._identity_lock = threading.Lock()
-        self._close_link: int | None = None
         self._links = LinkWatch(emit)
         self._ring = RingBuffer(self.maps.records, self._receive)
         self._stopping = threading.Event()
@@ -84,7 +81,6 @@ class KernelSide:
             thread.join()
         self._links.stop()
         self._ring.close()
-        self._watch_closely(False)
         self._programs.close()
 
     def read_counts(self) -> KernelCounts:
@@ -111,8 +107,6 @@ class KernelSide:
                     self._forget(order.netns)
                 case FindNamespaces():
                     self.find_namespaces()
-                case WatchClosely():
-                    self._watch_closely(order.on)
 
     def find_namespaces(self) -> None:
         """Look among the node's processes for pods whose namespace is not known."""
@@ -153,18 +147,6 @@ class KernelSide:
         self._emit(NamespaceIdentified(record.at_ns, record.netns, uid))
         if view is not None and view.cookie == record.netns:
             self._links.add(view.cookie, view.host_links)
-
-    def _watch_closely(self, on: bool) -> None:
-        """Attach the hook that runs for every segment, or detach it."""
-        if not on and self._close_link is not None:
-            os.close(self._close_link)
-            self._close_link = None
-        program = self._programs.programs.get(TCP_PROBE.program)
-        if on and self._close_link is None and program is not None:
-            try:
-                self._close_link = attach_raw_tracepoint(TCP_PROBE.name, program)
-            except OSError as error:
-                logger.warning("cannot attach %s (%s): %s", TCP_PROBE.name, error.strerror, TCP_PROBE.tells)
 
     def _address_gone(self, address: Address, netns: int) -> None:
         raw = from_address(address)

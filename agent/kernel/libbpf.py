@@ -105,14 +105,6 @@ class RingBuffer:
         self._ring = None
 
 
-def attach_raw_tracepoint(name: str, program: int) -> int:
-    """Attach a loaded program; the descriptor keeps it attached. Raises OSError."""
-    link = int(library().bpf_raw_tracepoint_open(name.encode(), program))
-    if link < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return link
-
-
 class _ProgramInfo(ctypes.Structure):
     """struct bpf_prog_info up to run_cnt (uapi/linux/bpf.h; run_time_ns and run_cnt since Linux 5.1)."""
 

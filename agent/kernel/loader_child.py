@@ -45,7 +45,7 @@ MAPS = (
     "drops",
     "unserved",
     "sources",
-    "last_requests",
+    "served_ports",
     "gone_addresses",
     "gone_count",
     "lost_attempts",
@@ -121,10 +121,7 @@ def _attach(module: Any, library: Any, hook: Hook, descriptors: dict[str, int]) 
     if link < 0:
         return HookStatus(hook, False, "the kernel does not attach it")
     descriptors[f"program:{hook.program}"] = function.fd
-    if hook.on_demand:
-        os.close(link)
-    else:
-        descriptors[f"link:{hook.name}"] = link
+    descriptors[f"link:{hook.name}"] = link
     return HookStatus(hook, True)
 
 

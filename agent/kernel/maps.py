@@ -27,6 +27,7 @@ class Maps:
     pods: BpfMap[ctypes.c_uint64, PodEntry]
     ports: BpfMap[PortKey, PortEntry]
     containers: BpfMap[ctypes.c_uint32, ContainerEntry]
+    served_ports: BpfMap[ctypes.c_uint32, ctypes.c_uint8]
     hook_counts: BpfMap[ctypes.c_uint32, HookCount]
     probing_processes: BpfMap[ProcessName, ctypes.c_uint8]
     drops: BpfMap[DropKey, DropCount]
@@ -46,6 +47,7 @@ def open_maps(descriptors: dict[str, int]) -> Maps:
         pods=BpfMap(descriptors["pods"], wide, PodEntry),
         ports=BpfMap(descriptors["ports"], PortKey, PortEntry),
         containers=BpfMap(descriptors["containers"], number, ContainerEntry),
+        served_ports=BpfMap(descriptors["served_ports"], number, ctypes.c_uint8),
         hook_counts=BpfMap(descriptors["hook_counts"], number, HookCount),
         probing_processes=BpfMap(descriptors["probing_processes"], ProcessName, ctypes.c_uint8),
         drops=BpfMap(descriptors["drops"], DropKey, DropCount),
