@@ -34,6 +34,8 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     u32 init_pid = READ(task, tgid);
 
     container = containers.lookup(&init_pid);
+    if (container && container->facts & FACT_EXITED)
+        container = 0; /* of an older process with the same pid */
     if (!container && (target.level == 0 || target.number != 1))
         return 0;
     sender = place_of((struct task_struct *)bpf_get_current_task());
@@ -53,7 +55,7 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
         empty.netns = cookie_of(READ(proxies, net_ns));
         if (empty.netns == HOST_NETNS)
             return 0;
-        containers.insert(&init_pid, &empty);
+        containers.update(&init_pid, &empty);
         container = containers.lookup(&init_pid);
         if (!container) {
             count_lost(HOOK_SIGNAL);
@@ -85,7 +87,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     struct signal_struct *group;
     struct lc_record record = {};
 
-    if (!container)
+    if (!container || container->facts & FACT_EXITED)
         return 0;
     group = READ(task, signal);
     if (READ(group, live.counter))

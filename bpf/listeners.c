@@ -57,7 +57,10 @@ INLINE void listener_opened(struct sock *sk) {
     if (init_pid) {
         struct lc_container container = {.netns = key.netns};
 
-        if (containers.insert(&init_pid, &container) && !containers.lookup(&init_pid))
+        struct lc_container *known = containers.lookup(&init_pid);
+
+        /* An entry that has exited is of an older process with the same pid. */
+        if ((!known || known->facts & FACT_EXITED) && containers.update(&init_pid, &container))
             count_lost(HOOK_SET_STATE);
     }
     if (port->listeners == 1) {

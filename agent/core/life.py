@@ -49,6 +49,8 @@ class PodLife:
 
     pod: Pod
     netns: int | None = None
+    found_dying: bool = False
+    """The pod was being deleted already when it became known: its listeners may have closed before."""
     serving_inits: set[int] = field(default_factory=set)
     exited_inits: set[int] = field(default_factory=set)
     open_ports: set[int] = field(default_factory=set)
@@ -90,6 +92,11 @@ class PodLife:
         if Boundary.NETWORK_REMOVED in self.boundaries:
             facts |= Fact.GONE
         return facts
+
+    @property
+    def declared_ports(self) -> frozenset[int]:
+        """The TCP ports that the pod's specification names."""
+        return frozenset(port for container in self.pod.containers for port in container.ports)
 
     def seconds_since_deletion(self, at_ns: int) -> float | None:
         """Seconds from the deletion request to `at_ns`, never negative; None before any deletion."""

@@ -15,6 +15,14 @@ class SetPodFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkPortsServed:
+    """These ports were served before anybody watched: refusals there are drops, listener or not."""
+
+    netns: int
+    ports: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class MarkAddressGone:
     """Nothing answers at this address any more; attempts at it are drops of the namespace's pod."""
 
@@ -64,6 +72,7 @@ class WatchClosely:
 
 Order = (
     SetPodFacts
+    | MarkPortsServed
     | MarkAddressGone
     | MarkAddressBack
     | ForgetNamespace

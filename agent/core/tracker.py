@@ -10,6 +10,7 @@ from agent.core.orders import (
     ForgetNamespace,
     MarkAddressBack,
     MarkAddressGone,
+    MarkPortsServed,
     Order,
     SetPodFacts,
     UnfollowEndpoints,
@@ -33,6 +34,9 @@ from agent.core.records import (
 )
 
 SIGKILL = 9
+REMEMBERED_RECORDS = 64
+REMEMBERED_NAMESPACES = 512
+"""Bounds of what is kept of namespaces that nobody knows; most are no pod's and never will be."""
 
 
 class Tracker:
@@ -86,7 +90,11 @@ class Tracker:
         life = self.lives.get(pod.uid)
         news = life is None
         if life is None:
-            life = self.lives[pod.uid] = PodLife(pod, netns=self._netns_of_cgroup.get(pod.cgroup_uid))
+            life = self.lives[pod.uid] = PodLife(
+                pod,
+                netns=self._netns_of_cgroup.get(pod.cgroup_uid),
+                found_dying=pod.deletion_requested_ns is not None,
+            )
             if life.netns is not None:
                 yield from self._own(life.netns, life)
             elif not pod.finished:
@@ -133,6 +141,8 @@ class Tracker:
     def _tell_facts(self, life: PodLife) -> Iterator[Order]:
         if life.netns is not None:
             yield SetPodFacts(life.netns, life.facts())
+            if life.found_dying and life.declared_ports:
+                yield MarkPortsServed(life.netns, life.declared_ports)
 
     def _network_removed(self, record: NetworkRemoved) -> Iterator[Order]:
         life = self.life_in(record.netns)
@@ -187,8 +197,10 @@ class Tracker:
     def _remember(self, netns: int, record: Record) -> None:
         """Keep the first records of a namespace until it is known whose it is (or that it is no pod's)."""
         earlier = self._before_identity.setdefault(netns, [])
-        if len(earlier) < 64:
+        if len(earlier) < REMEMBERED_RECORDS:
             earlier.append(record)
+        if len(self._before_identity) > REMEMBERED_NAMESPACES:
+            del self._before_identity[next(iter(self._before_identity))]
 
     def _endpoint_terminating(self, record: EndpointTerminating) -> None:
         life = self.lives.get(record.pod_uid)

@@ -13,17 +13,19 @@ from agent.core.orders import (
     ForgetNamespace,
     MarkAddressBack,
     MarkAddressGone,
+    MarkPortsServed,
     Order,
     SetPodFacts,
 )
+from agent.core.phases import Fact
 from agent.core.records import Address, KernelRecord, ListenerOpened, NamespaceIdentified
 from agent.kernel.clock import wall_clock_offset
 from agent.kernel.counters import read_counters
 from agent.kernel.decode import decode
 from agent.kernel.existing import find_namespaces
 from agent.kernel.hooks import HookStatus
-from agent.kernel.layout import AddressBytes, PodEntry, ProcessName, from_address
-from agent.kernel.libbpf import RingBuffer, program_runs
+from agent.kernel.layout import AddressBytes, PodEntry, PortEntry, PortKey, ProcessName, from_address
+from agent.kernel.libbpf import BPF_NOEXIST, RingBuffer, program_runs
 from agent.kernel.links import LinkWatch
 from agent.kernel.loader import load_programs
 from agent.kernel.maps import open_maps
@@ -39,6 +41,8 @@ POLL_MILLISECONDS = 100
 SWEEP_SECONDS = 10
 RETRANSMISSION_NS = 130 * 10**9
 """As in bpf/counting.c."""
+STARTING_NS = 600 * 10**9
+"""How long refusals on a port wait for somebody to listen there, before they are taken for a port scan."""
 
 
 class KernelSide:
@@ -99,6 +103,10 @@ class KernelSide:
                     entry = PodEntry(facts=order.facts)
                     if not self.maps.pods.put(ctypes.c_uint64(order.netns), entry):
                         logger.warning("more pods than the kernel side has room for: phases will be wrong")
+                case MarkPortsServed():
+                    for port in order.ports:
+                        served = PortEntry(facts=Fact.LISTENED | Fact.CLOSED)
+                        self.maps.ports.put(PortKey(order.netns, port), served, BPF_NOEXIST)
                 case MarkAddressGone():
                     self._address_gone(order.address, order.netns)
                 case MarkAddressBack():
@@ -183,9 +191,13 @@ class KernelSide:
             self._known.discard(netns)
 
     def _sweep(self) -> None:
-        """Free the attempts whose retransmissions have ended, so that there is room for new ones."""
+        """Make room: for attempts to come, and for ports that a server may still come to listen on."""
         while not self._stopping.wait(SWEEP_SECONDS):
-            oldest = time.monotonic_ns() - RETRANSMISSION_NS
+            now = time.monotonic_ns()
             for connection, drop in list(self.maps.lost_attempts.items()):
-                if drop.at_ns < oldest:
+                if drop.at_ns < now - RETRANSMISSION_NS:
                     self.maps.lost_attempts.remove(connection)
+            for key, count in list(self.maps.unserved.items()):
+                unserved = self.maps.ports.get(PortKey(key.netns, key.port)) is None
+                if unserved and count.last_ns < now - STARTING_NS:
+                    self.maps.unserved.remove(key)

@@ -104,7 +104,7 @@ EVENTS_LOST = Metric(
 HOOK_ATTACHED = Metric(
     "lastcall_hook_attached",
     MetricType.GAUGE,
-    "Whether a kernel hook is attached, or can be on demand (agent doctor says what is missed if not).",
+    "Whether a kernel hook is attached (agent doctor says what is missed where it is not).",
     ("hook", "variant"),
 )
 PROGRAM_SECONDS = Metric(

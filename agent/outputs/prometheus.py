@@ -169,11 +169,12 @@ def _gauge(metric: Metric, samples: Iterable[Sample]) -> Family:
 
 def _histogram(metric: Metric, histograms: Mapping[Labels, Histogram]) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    bounds = (*(str(float(bound)) for bound in LAG_BUCKETS), "+Inf")
     for labels, histogram in histograms.items():
         below = 0
         buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*LAG_BUCKETS, "+Inf"), histogram.counts, strict=True):
+        for bound, count in zip(bounds, histogram.counts, strict=True):
             below += count
-            buckets.append((str(float(bound)) if bound != "+Inf" else "+Inf", below))
+            buckets.append((bound, below))
         family.add_metric(labels, buckets, histogram.total_seconds)
     return family
