@@ -1,7 +1,7 @@
 """The truth about late connections: what dying pods' servers accepted from clients, from their own logs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,13 +22,17 @@ class LateTruth:
         return self.at_least <= counted <= self.at_most
 
 
-def late_truth(log: Path, clients: frozenset[str], deleted_ns: int) -> LateTruth:
-    """Read a server's connection log; connections of others than the clients are the kubelet's."""
-    accepted = [
-        entry["accepted_ns"]
-        for entry in map(json.loads, log.read_text().splitlines())
-        if entry["peer"] in clients
-    ]
+def accepted_from(log: Path, clients: frozenset[str]) -> tuple[int, ...]:
+    """When the server accepted connections of clients (nanoseconds since the epoch), from its own log.
+
+    Connections of others are the kubelet's.
+    """
+    entries = map(json.loads, log.read_text().splitlines())
+    return tuple(entry["accepted_ns"] for entry in entries if entry["peer"] in clients)
+
+
+def late_truth(accepted: Sequence[int], deleted_ns: int) -> LateTruth:
+    """How many of the accepted connections were late ones."""
     return LateTruth(
         at_least=sum(moment >= deleted_ns + LEARNED_WITHIN_NS for moment in accepted),
         at_most=sum(moment >= deleted_ns for moment in accepted),

@@ -10,13 +10,14 @@ from agent.lab.controlplane.pod_life import PodLife
 from agent.lab.controlplane.pod_template import PodTemplate
 from agent.lab.errors import LabError
 from agent.lab.lastcall_counts import LastcallCounts, lastcall_counts
-from agent.lab.late_connections import LateTruth, late_truth
+from agent.lab.late_connections import LateTruth, accepted_from, late_truth
 from agent.lab.node.ingress import Ingress
 from agent.lab.node.nginx_logs import LogsDisagree
 from agent.lab.node.outcome import FailedConnection, Outcome, Via
 from agent.lab.scenario import Event, Scenario, Variant
 from agent.lab.stage import Stage
 from agent.lab.streams import Door, StreamResult, Streams
+from agent.lab.true_lag import TrueLag, true_lag
 from agent.lab.workload_setup import RunningWorkload, running_workload
 
 _AFTER_LAST_CHANGE_SECONDS = 0.4
@@ -28,7 +29,10 @@ _SETTLE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What one play showed. `lastcall` is None only in tests that leave the agent out."""
+    """What one play showed. `lastcall` is None only in tests that leave the agent out.
+
+    `late` holds every pod that was deleted; `lag` is known if there was only one.
+    """
 
     scenario: Scenario
     variant: Variant
@@ -37,6 +41,7 @@ class Played:
     upstream_failures: int
     lastcall: LastcallCounts | None
     late: dict[str, LateTruth]
+    lag: TrueLag | None
     seconds: float
 
 
@@ -65,16 +70,25 @@ def play(stage: Stage, scenario: Scenario, variant: Variant, seed: int, *, keep:
         )
         if clients.by_outcome.get(Outcome.OWN_ERROR):
             raise LabError(f"{scenario.name}: a load generator ran out of ports or descriptors; run it again")
-        deleted = {pod.identity.name: pod.deletion_requested_ns for pod in workload.deployment.deleted}
-        late = {
-            name: late_truth(workload.connection_log(name), stage.client_addresses, requested_ns)
-            for name, requested_ns in deleted.items()
-            if requested_ns is not None
-        }
+        late, lag = _deaths(stage, workload, [*own, *upstream])
         counted = _settled_counts(stage, workload.namespace)
-        return Played(
-            scenario, variant, results, clients, len(upstream), counted, late, time.monotonic() - started
-        )
+        seconds = time.monotonic() - started
+        return Played(scenario, variant, results, clients, len(upstream), counted, late, lag, seconds)
+
+
+def _deaths(
+    stage: Stage, workload: RunningWorkload, failures: list[FailedConnection]
+) -> tuple[dict[str, LateTruth], TrueLag | None]:
+    """What dying pods still accepted, by pod, and the propagation lag if only one died."""
+    late: dict[str, LateTruth] = {}
+    lags: list[TrueLag | None] = []
+    for pod in workload.deployment.deleted:
+        name, deleted_ns = pod.identity.name, pod.deletion_requested_ns
+        if deleted_ns is not None:
+            accepted = accepted_from(workload.connection_log(name), stage.client_addresses)
+            late[name] = late_truth(accepted, deleted_ns)
+            lags.append(true_lag(name, deleted_ns, accepted, failures))
+    return late, lags[0] if len(lags) == 1 else None
 
 
 def _upstream_failures(ingress: Ingress) -> list[FailedConnection]:

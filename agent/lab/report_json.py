@@ -38,6 +38,7 @@ def _play_json(played: Played, problems: tuple[str, ...]) -> dict[str, Any]:
         "upstream_connections_failed": played.upstream_failures,
         "lastcall": None if played.lastcall is None else _lastcall_json(played.lastcall),
         "late_accepted": {pod: asdict(truth) for pod, truth in played.late.items()},
+        "lag": None if played.lag is None else asdict(played.lag),
         "problems": list(problems),
     }
 

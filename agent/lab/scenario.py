@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from agent.core.kinds import Kind
+from agent.core.phases import Phase
 from agent.lab.controlplane.deployment import Strategy
 from agent.lab.controlplane.pod_template import HttpProbe, PreStopHook
 from agent.lab.node.outcome import Via
@@ -79,6 +80,7 @@ class Lag:
 class Scenario:
     """One failure of the field. `happens` and `fix` are each one sentence; `after` is None where nothing is
     to be fixed. `shows` are kinds that `before` must produce: a run without them has not shown the failure.
+    `phases` are those in which its connections can be dropped.
     `warm_up_seconds` is how long there is load before anything happens.
     """
 
@@ -87,6 +89,7 @@ class Scenario:
     before: Workload
     load: tuple[Stream, ...]
     shows: frozenset[Kind] = frozenset()
+    phases: frozenset[Phase] = frozenset()
     fix: str | None = None
     after: Workload | None = None
     event: Event = Event.ROLLING_UPDATE

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from agent.core.kinds import Kind
+from agent.core.phases import Phase
 from agent.lab.controlplane.pod_template import ExecHook, HttpProbe, SleepHook
 from agent.lab.node.outcome import Via
 from agent.lab.node.server import OnStop, ServerSettings
@@ -19,6 +20,8 @@ _DIRECT = (Stream(Via.SERVICE, "GET", rate=30), Stream(Via.SERVICE, "POST", rate
 _EXITS = ServerSettings(on_stop=OnStop.EXIT, answer_after_ms=20)
 _DRAINS = ServerSettings(on_stop=OnStop.DRAIN, answer_after_ms=20, close_idle_after_s=1.0)
 
+_AFTER_THE_STOP_SIGNAL = frozenset({Phase.STOPPING, Phase.CLOSED, Phase.EXITED, Phase.GONE})
+
 _CLEAN = Scenario(
     name="clean",
     happens="preStop outlasts the propagation lag and the server drains: nobody notices the update.",
@@ -32,6 +35,7 @@ _EXITS_AT_ONCE = Scenario(
     before=Workload(_EXITS),
     load=_EVERYONE,
     shows=frozenset({Kind.REFUSED}),
+    phases=_AFTER_THE_STOP_SIGNAL,
     fix="preStop sleep 2",
     after=Workload(_EXITS, SleepHook(2)),
 )
@@ -42,6 +46,7 @@ _PRESTOP_TOO_SHORT = Scenario(
     before=Workload(_DRAINS, SleepHook(1)),
     load=_EVERYONE,
     shows=frozenset({Kind.REFUSED}),
+    phases=_AFTER_THE_STOP_SIGNAL,
     fix="preStop sleep 3",
     after=Workload(_DRAINS, SleepHook(3)),
     lag=Lag(kube_proxy=0.3, ingress=2.2),
@@ -53,6 +58,7 @@ _NETWORK_GONE = Scenario(
     before=Workload(_DRAINS),
     load=_DIRECT,
     shows=frozenset({Kind.REFUSED, Kind.UNREACHABLE}),
+    phases=_AFTER_THE_STOP_SIGNAL,
     fix="preStop sleep 4",
     after=Workload(_DRAINS, SleepHook(4)),
     event=Event.ONE_POD_REPLACED,
@@ -67,6 +73,7 @@ _KEEPALIVE_REUSE = Scenario(
     before=Workload(_CLOSES_IDLE, SleepHook(1)),
     load=(Stream(Via.SERVICE, "POST", rate=60, keep_alive=20, check_idle=False),),
     shows=frozenset({Kind.STALE}),
+    phases=frozenset({Phase.CLOSED}),
     fix="answer one last request with Connection: close before closing",
     after=Workload(replace(_CLOSES_IDLE, close_idle_after_s=1.0), SleepHook(1)),
 )
@@ -77,6 +84,7 @@ _SLEEP_INSTEAD_OF_DRAIN = Scenario(
     before=Workload(ServerSettings(on_stop=OnStop.SLEEP, exit_after_s=1.0, answer_after_ms=20), SleepHook(1)),
     load=(*_DIRECT, Stream(Via.SERVICE, "GET", rate=40, keep_alive=10)),
     shows=frozenset({Kind.UNANSWERED}),
+    phases=frozenset({Phase.CLOSED}),
     fix="finish what is in flight, then exit",
     after=Workload(_DRAINS, SleepHook(1)),
 )
@@ -89,6 +97,7 @@ _GRACE_TOO_SHORT = Scenario(
     before=Workload(_DRAINS, SleepHook(1), grace_seconds=3),
     load=_LONG_REQUESTS,
     shows=frozenset({Kind.UNANSWERED}),
+    phases=frozenset({Phase.CLOSED}),
     fix="terminationGracePeriodSeconds 10",
     after=Workload(_DRAINS, SleepHook(1), grace_seconds=10),
     warm_up_seconds=3.2,
@@ -100,6 +109,7 @@ _ACCEPT_QUEUE = Scenario(
     before=Workload(ServerSettings(on_stop=OnStop.HOLD, exit_after_s=0.5, answer_after_ms=20)),
     load=_DIRECT,
     shows=frozenset({Kind.UNACCEPTED}),
+    phases=frozenset({Phase.STOPPING}),
     fix="preStop sleep 2",
     after=Workload(ServerSettings(on_stop=OnStop.HOLD, exit_after_s=0.5, answer_after_ms=20), SleepHook(2)),
 )
@@ -110,6 +120,7 @@ _SIGTERM_IGNORED = Scenario(
     before=Workload(replace(_DRAINS, on_stop=OnStop.IGNORE), grace_seconds=3, shell=True),
     load=(Stream(Via.SERVICE, "GET", rate=40, keep_alive=16, path="/slow?ms=300"),),
     shows=frozenset({Kind.UNANSWERED}),
+    phases=frozenset({Phase.STOPPING}),
     fix="start the server with exec, so that it is PID 1 and drains",
     after=Workload(_DRAINS, SleepHook(1), grace_seconds=10),
 )
@@ -120,6 +131,7 @@ _PRESTOP_FAILS = Scenario(
     before=Workload(_DRAINS, ExecHook(("/bin/sh", "-c", "exec /usr/local/bin/no-such-sleep 2"))),
     load=_EVERYONE,
     shows=frozenset({Kind.REFUSED}),
+    phases=_AFTER_THE_STOP_SIGNAL,
     fix="preStop sleep 2, which needs nothing in the image",
     after=Workload(_DRAINS, SleepHook(2)),
 )
@@ -130,6 +142,7 @@ _COLD_START = Scenario(
     before=Workload(replace(_DRAINS, bind_after_s=1.0), SleepHook(1), readiness=None),
     load=_DIRECT,
     shows=frozenset({Kind.REFUSED}),
+    phases=frozenset({Phase.STARTING}),
     fix="add a readiness probe",
     after=Workload(replace(_DRAINS, bind_after_s=1.0), SleepHook(1)),
 )
@@ -142,6 +155,7 @@ _CONTAINER_RESTART = Scenario(
     before=Workload(_CLEANS_UP, liveness=HttpProbe("/healthz")),
     load=_DIRECT,
     shows=frozenset({Kind.REFUSED}),
+    phases=frozenset({Phase.RESTARTING}),
     fix="failureThreshold 30: a liveness probe that outlasts a hiccup",
     after=Workload(_CLEANS_UP, liveness=HttpProbe("/healthz", failure_threshold=30)),
     event=Event.LIVENESS_FAILURE,
@@ -155,6 +169,7 @@ _RETRIED_GET = Scenario(
     before=Workload(_BUSY_EXITS),
     load=(Stream(Via.INGRESS, "GET", rate=60), Stream(Via.INGRESS, "POST", rate=60)),
     shows=frozenset({Kind.UNANSWERED}),
+    phases=_AFTER_THE_STOP_SIGNAL,
     fix="preStop sleep 2",
     after=Workload(_BUSY_EXITS, SleepHook(2)),
 )
@@ -167,6 +182,7 @@ _SINGLE_REPLICA = Scenario(
     before=Workload(_SLOW_START, SleepHook(1), replicas=1, strategy=REPLACE),
     load=_DIRECT,
     shows=frozenset({Kind.REFUSED}),
+    phases=_AFTER_THE_STOP_SIGNAL,
     fix="two replicas, replaced one by one",
     after=Workload(_SLOW_START, SleepHook(1)),
 )

@@ -6,10 +6,19 @@ from agent.lab.late_connections import wrong_late_counts
 from agent.lab.play import Played
 from agent.lab.scenario import Variant
 
+LAG_TOLERANCE_SECONDS = 0.05
+"""The agent's lag begins when the watch event arrives, the clients' when the deletion is requested."""
+
 
 def problems(played: Played) -> tuple[str, ...]:
     """Each problem in one line; none means that the play showed what it should and the counts are right."""
-    return (*_unequal_counts(played), *_wrong_late(played), *_not_as_meant(played))
+    return (
+        *_unequal_counts(played),
+        *_wrong_phases(played),
+        *_wrong_late(played),
+        *_wrong_lag(played),
+        *_not_as_meant(played),
+    )
 
 
 def _unequal_counts(played: Played) -> list[str]:
@@ -23,6 +32,26 @@ def _unequal_counts(played: Played) -> list[str]:
     if played.lastcall.lost_events:
         found.append(f"Lastcall lost {played.lastcall.lost_events} events")
     return found
+
+
+def _wrong_phases(played: Played) -> list[str]:
+    if played.lastcall is None:
+        return []
+    return [
+        f"DIFFER: phase: {count} {kind.value} in phase {phase.value}, where none can be"
+        for (kind, phase), count in played.lastcall.by_kind_and_phase.items()
+        if phase not in played.scenario.phases
+    ]
+
+
+def _wrong_lag(played: Played) -> list[str]:
+    """A pod that died alone has every late and every dropped connection, so its lag is known exactly."""
+    if played.lastcall is None or played.lag is None:
+        return []
+    counted = played.lastcall.pod_lag.get(played.lag.pod)
+    if counted is not None and abs(counted - played.lag.seconds) <= LAG_TOLERANCE_SECONDS:
+        return []
+    return [f"DIFFER: lag: clients {played.lag.seconds:.3f} s, Lastcall {counted}"]
 
 
 def _wrong_late(played: Played) -> list[str]:

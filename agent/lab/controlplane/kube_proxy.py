@@ -20,12 +20,16 @@ ApplyRules = Callable[[list[Backend]], None]
 class KubeProxy:
     """Applies each change of a followed Service's slice, in order, its delay after it came.
 
+    Changes that leave the rules as they are do not count: a real kube-proxy applies them with the next sync,
+    and here they would keep it from ever being up to date.
+
     `metrics_url` is where it answers while it lives.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._followed: dict[tuple[str, str], tuple[ApplyRules, float]] = {}
+        self._queued: dict[tuple[str, str], list[Backend]] = {}
         self._lock = threading.Lock()
         self._record = SyncRecord(time.time())
         self._due = DueActions()
@@ -63,6 +67,9 @@ class KubeProxy:
         if followed is None:
             return
         backends = service_backends(self._store, change.after)
+        if backends == self._queued.get(change.key, []):
+            return
+        self._queued[change.key] = backends
         self._record.queue(time.time())
         self._due.after(followed[1], lambda: self._sync(change.key, backends))
 

@@ -3,7 +3,13 @@
 import json
 from pathlib import Path
 
-from agent.lab.late_connections import LEARNED_WITHIN_NS, LateTruth, late_truth, wrong_late_counts
+from agent.lab.late_connections import (
+    LEARNED_WITHIN_NS,
+    LateTruth,
+    accepted_from,
+    late_truth,
+    wrong_late_counts,
+)
 
 DELETED = 1_000_000_000_000
 
@@ -17,7 +23,8 @@ def test_connections_of_others_and_from_before_the_deletion_do_not_count(tmp_pat
         ("10.9.0.1", DELETED + LEARNED_WITHIN_NS),
     ]
     log.write_text("".join(json.dumps({"peer": peer, "accepted_ns": at}) + "\n" for peer, at in entries))
-    assert late_truth(log, frozenset({"10.9.0.2"}), DELETED) == LateTruth(at_least=1, at_most=2)
+    accepted = accepted_from(log, frozenset({"10.9.0.2"}))
+    assert late_truth(accepted, DELETED) == LateTruth(at_least=1, at_most=2)
 
 
 def test_a_count_outside_its_bounds_is_wrong() -> None:

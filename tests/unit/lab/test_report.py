@@ -19,6 +19,7 @@ from agent.lab.report_json import scenario_json
 from agent.lab.scenario import Variant
 from agent.lab.scenarios import SCENARIOS
 from agent.lab.streams import StreamResult
+from agent.lab.true_lag import TrueLag, true_lag
 from agent.lab.verdict import problems
 
 PLAIN = Paint(io.StringIO())
@@ -49,7 +50,7 @@ def a_play(scenario: str = "exits-at-once") -> Played:
     clients = ClientCounts(120, 114, Counter(outcomes))
     late = {"web-1": LateTruth(3, 4)}
     streams = (StreamResult(chosen.load[0], load),)
-    return Played(chosen, Variant.BEFORE, streams, clients, 0, counted, late, 7.0)
+    return Played(chosen, Variant.BEFORE, streams, clients, 0, counted, late, TrueLag("web-1", 1.9), 7.0)
 
 
 def test_equal_counts_are_said_to_be_equal() -> None:
@@ -86,12 +87,27 @@ def test_a_wrong_late_count_and_lost_events_are_problems() -> None:
     assert problems(play) == ("Lastcall lost 2 events",)
 
 
+def test_a_drop_in_an_impossible_phase_and_a_wrong_lag_are_problems() -> None:
+    play = a_play()
+    play = replace(play, scenario=replace(play.scenario, phases=frozenset({Phase.CLOSED, Phase.EXITED})))
+    assert problems(play) == ("DIFFER: phase: 2 unreachable in phase gone, where none can be",)
+    play = replace(a_play(), lag=TrueLag("web-1", 1.0))
+    assert problems(play) == ("DIFFER: lag: clients 1.000 s, Lastcall 1.92",)
+
+
+def test_the_lag_ends_with_the_last_connection_that_was_tried_or_accepted() -> None:
+    tried = replace(failed(Outcome.TIMED_OUT), started_ns=5_000_000_000, time_ns=9_000_000_000)
+    rejected = replace(failed(Outcome.REJECTED), started_ns=7_000_000_000)
+    assert true_lag("web-1", 2_000_000_000, [4_000_000_000], [tried, rejected]) == TrueLag("web-1", 3.0)
+    assert true_lag("web-1", 2_000_000_000, [1_000_000_000], []) is None
+
+
 def test_a_fix_that_does_not_fix_is_a_problem() -> None:
     assert "nothing is wrong any more" in problems(replace(a_play(), variant=Variant.AFTER))[0]
 
 
 def test_a_failure_that_did_not_show_is_a_problem() -> None:
-    assert problems(a_play("keepalive-reuse")) == ("the failure did not show: nothing stale",)
+    assert problems(a_play("keepalive-reuse"))[-1] == "the failure did not show: nothing stale"
 
 
 def test_json_carries_both_sides() -> None:
