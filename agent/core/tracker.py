@@ -34,6 +34,8 @@ from agent.core.records import (
 )
 
 SIGKILL = 9
+LONGEST_PROPAGATION_SECONDS = 60.0
+"""How long after a deletion kube-proxy is waited for."""
 REMEMBERED_RECORDS = 64
 REMEMBERED_NAMESPACES = 512
 """Bounds of what is kept of namespaces that nobody knows; most are no pod's and never will be."""
@@ -56,7 +58,7 @@ class Tracker:
     def apply(self, record: Record) -> list[Order]:
         """Take one record in; the orders that follow from it, in the order to carry them out."""
         orders = list(self._apply(record))
-        return orders + list(self._watch_what_dies())
+        return orders + list(self._watch_what_dies(record.at_ns))
 
     def _apply(self, record: Record) -> Iterable[Order]:
         match record:
@@ -228,17 +230,25 @@ class Tracker:
         if seconds is not None:
             life.stage_seconds.setdefault(stage, seconds)
 
-    def _watch_what_dies(self) -> Iterator[Order]:
-        dying = {life.pod.namespace for life in self.lives.values() if life.dying}
+    def _watch_what_dies(self, now: int) -> Iterator[Order]:
+        watched = [life for life in self.lives.values() if life.dying or self._news_under_way(life, now)]
+        dying = {life.pod.namespace for life in watched}
         for namespace in sorted(dying - self._followed):
             yield FollowEndpoints(namespace)
         for namespace in sorted(self._followed - dying):
             yield UnfollowEndpoints(namespace)
         self._followed = dying
-        closely = any(life.dying or life.restarting for life in self.lives.values())
+        closely = bool(watched) or any(life.restarting for life in self.lives.values())
         if closely != self._watching_closely:
             self._watching_closely = closely
             yield WatchClosely(closely)
+
+    def _news_under_way(self, life: PodLife, now: int) -> bool:
+        """Whether kube-proxy may still have to learn of the deletion of a pod that is gone already."""
+        if self.kube_proxy is None or not self.kube_proxy.up or Stage.KUBE_PROXY in life.stage_seconds:
+            return False
+        seconds = life.seconds_since_deletion(now)
+        return seconds is not None and seconds < LONGEST_PROPAGATION_SECONDS
 
     def ended_before(self, at_ns: int) -> list[PodLife]:
         """The lives whose pods were over before a time."""
