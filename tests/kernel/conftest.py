@@ -1,0 +1,42 @@
+"""The attached programs and a pod network, shared by the tests of this folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.kernel.kernel_side import KernelSide
+from agent.lab.node.client_namespace import ClientNamespace
+from agent.lab.node.network import Cni
+from agent.lab.node.node import Node
+from tests.kernel.scripted_pod import discard
+
+
+@pytest.fixture(scope="session")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelSide]:
+    side = KernelSide(Path(tmp_path_factory.mktemp("cache")), discard)
+    side.start()
+    yield side
+    side.stop()
+
+
+@pytest.fixture(scope="session", params=list(Cni), ids=lambda cni: str(cni.value))
+def node(request: pytest.FixtureRequest) -> Iterator[Node]:
+    with Node.start(request.param) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def bridge() -> Iterator[Node]:
+    with Node.start(Cni.BRIDGE) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def namespace(node: Node) -> ClientNamespace:
+    return node.client_namespace("client")
+
+
+@pytest.fixture(scope="session")
+def outside(bridge: Node) -> ClientNamespace:
+    return bridge.client_namespace("outside")
