@@ -2,7 +2,6 @@
 
 import time
 import urllib.request
-from collections import Counter
 from dataclasses import dataclass
 
 from agent.lab.client_counts import ClientCounts, client_counts
@@ -139,11 +138,3 @@ def _settled_counts(stage: Stage, namespace: str) -> LastcallCounts | None:
             return now
         before = now
     raise LabError(f"the agent's counts still change {_SETTLE_SECONDS:.0f} s after the last request")
-
-
-def requests_by_method(played: Played) -> Counter[tuple[Via, str]]:
-    """Requests sent, by door and method."""
-    counts: Counter[tuple[Via, str]] = Counter()
-    for result in played.streams:
-        counts[result.stream.via, result.stream.method] += result.load.sent
-    return counts
