@@ -1,0 +1,79 @@
+"""`agent run` as a process, for tests that look at it from outside."""
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+COMMAND = [sys.executable, "-m", "agent.cli", "run"]
+
+
+@dataclass
+class RunningAgent:
+    """The process and where it answers."""
+
+    process: subprocess.Popen[str]
+    url: str
+    started: float
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body; status 0 while nothing listens."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as answer:
+            with answer:
+                return answer.code, answer.read().decode()
+        except OSError:
+            return 0, ""
+
+    def await_status(self, path: str, status: int, seconds: float = 20) -> str:
+        """Wait for an answer; returns its body."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found, body = self.get(path)
+            if found == status:
+                return body
+            assert time.monotonic() < deadline, f"{path} answers {found} {body!r}, not {status}"
+            time.sleep(0.05)
+
+    def families(self) -> dict[str, Metric]:
+        """The metrics by family name."""
+        return {family.name: family for family in text_string_to_metric_families(self.get("/metrics")[1])}
+
+    def resident_megabytes(self) -> float:
+        """VmRSS in 10^6 bytes."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024 / 1e6
+
+    def stop(self) -> tuple[int, str]:
+        """SIGTERM: exit code and what it wrote."""
+        self.process.send_signal(signal.SIGTERM)
+        _, written = self.process.communicate(timeout=15)
+        return self.process.returncode, written
+
+
+@contextmanager
+def running_agent(port: int, *arguments: str) -> Iterator[RunningAgent]:
+    """An agent that is killed at the end if the test has not ended it."""
+    process = subprocess.Popen(
+        [*COMMAND, "--listen", f"127.0.0.1:{port}", "--node-name", "lab-node", *arguments],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield RunningAgent(process, f"http://127.0.0.1:{port}", time.monotonic())
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
