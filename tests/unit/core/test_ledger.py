@@ -1,0 +1,113 @@
+"""Counts by pod and workload: exact, never falling, and every drop with a source or in `other`."""
+
+from collections import Counter
+from ipaddress import IPv4Address
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.counts import Count, CountKey, KernelCounts, with_starting_refusals
+from agent.core.kinds import Kind
+from agent.core.ledger import LAG_BUCKETS, NAMED_SOURCES, Histogram, Ledger
+from agent.core.life import Stage
+from agent.core.phases import Fact, Phase
+from agent.core.records import Address, NamespaceIdentified, PodChanged, Workload
+from agent.core.tally import WorkloadKey
+from agent.core.tracker import Tracker
+from tests.unit.core.lives import NETNS, a_pod
+
+KEY = WorkloadKey("shop", Workload("Deployment", "web"))
+REFUSED = CountKey(NETNS, 8080, Kind.REFUSED, Fact.LISTENED | Fact.DELETED | Fact.CLOSED)
+LATE = CountKey(NETNS, 8080, None, Fact.LISTENED | Fact.DELETED)
+CLIENT = IPv4Address("10.0.0.9")
+
+
+def tracker_with_a_pod() -> Tracker:
+    tracker = Tracker()
+    tracker.apply(PodChanged(0, a_pod()))
+    tracker.apply(NamespaceIdentified(0, NETNS, "uid-1"))
+    return tracker
+
+
+def counted(refused: int, sources: dict[tuple[int, Address], int] | None = None) -> KernelCounts:
+    return KernelCounts({REFUSED: Count(refused, 1, 2)}, sources or {})
+
+
+def test_a_pods_drops_are_its_workloads_drops() -> None:
+    reading = Ledger().read(tracker_with_a_pod(), counted(5))
+    assert reading.pods["uid-1"].dropped == {(Kind.REFUSED, Phase.CLOSED): 5}
+    assert reading.workloads[KEY].dropped == {(Kind.REFUSED, Phase.CLOSED): 5}
+
+
+def test_a_pod_that_nothing_happened_to_has_an_empty_tally() -> None:
+    reading = Ledger().read(tracker_with_a_pod(), KernelCounts())
+    assert reading.pods["uid-1"].dropped == Counter()
+    assert reading.pods["uid-1"].last_attempt_ns is None
+
+
+def test_a_workload_keeps_the_counts_of_a_pod_that_is_forgotten() -> None:
+    tracker, ledger, counts = tracker_with_a_pod(), Ledger(), counted(5, {(NETNS, CLIENT): 5})
+    ledger.read(tracker, counts)
+    life = tracker.lives["uid-1"]
+    ledger.retire(life, counts)
+    tracker.forget(life)
+    reading = ledger.read(tracker, KernelCounts())
+    assert reading.workloads[KEY].dropped.total() == 5
+    assert reading.sources[KEY] == {CLIENT: 5}
+    assert reading.pods == {}
+
+
+def test_drops_in_a_namespace_of_no_pod_are_unattributed() -> None:
+    assert Ledger().read(Tracker(), counted(3)).unattributed == {Kind.REFUSED: 3}
+
+
+def test_the_last_attempt_is_the_last_new_connection_late_or_refused() -> None:
+    counts = KernelCounts({REFUSED: Count(1, 10, 20), LATE: Count(1, 30, 30)})
+    assert Ledger().read(tracker_with_a_pod(), counts).pods["uid-1"].last_attempt_ns == 30
+
+
+def test_a_source_that_the_kernel_evicted_goes_on_from_its_highest_count() -> None:
+    tracker, ledger = tracker_with_a_pod(), Ledger()
+    ledger.read(tracker, counted(9, {(NETNS, CLIENT): 9}))
+    reading = ledger.read(tracker, counted(11, {(NETNS, CLIENT): 2}))
+    assert reading.sources[KEY] == {CLIENT: 9, None: 2}
+
+
+@given(st.lists(st.dictionaries(st.integers(1, 60), st.integers(1, 50), max_size=60), min_size=1, max_size=6))
+def test_sources_and_other_add_up_and_never_fall(steps: list[dict[int, int]]) -> None:
+    tracker, ledger = tracker_with_a_pod(), Ledger()
+    so_far: Counter[int] = Counter()
+    before: dict[Address | None, int] = {}
+    for step in steps:
+        so_far.update(step)
+        sources: dict[tuple[int, Address], int] = {
+            (NETNS, IPv4Address(number)): count for number, count in so_far.items()
+        }
+        shown = ledger.read(tracker, counted(so_far.total(), sources)).sources[KEY]
+        assert sum(shown.values()) == so_far.total()
+        assert len(shown) <= NAMED_SOURCES + 1
+        assert all(shown[address] >= count for address, count in before.items())
+        before = shown
+
+
+def test_a_refusal_on_an_unserved_port_counts_only_once_somebody_listens_there() -> None:
+    scan = CountKey(NETNS, 9000, Kind.REFUSED, Fact(0))
+    unserved = {scan: Count(4, 1, 2)}
+    assert with_starting_refusals({}, unserved, []) == {}
+    assert with_starting_refusals({}, unserved, [(NETNS, 9000)]) == unserved
+
+
+def test_a_stage_of_a_termination_is_observed_once() -> None:
+    tracker, ledger = tracker_with_a_pod(), Ledger()
+    for _ in range(3):
+        ledger.observe_lag(tracker.lives["uid-1"], Stage.TRAFFIC, 0.3)
+    assert sum(ledger.lags[KEY, Stage.TRAFFIC].counts) == 1
+
+
+@given(st.floats(0, 1000))
+def test_every_observation_falls_into_the_first_bucket_that_holds_it(seconds: float) -> None:
+    histogram = Histogram()
+    histogram.observe(seconds)
+    bucket = histogram.counts.index(1)
+    assert bucket == len(LAG_BUCKETS) or seconds <= LAG_BUCKETS[bucket]
+    assert bucket == 0 or seconds > LAG_BUCKETS[bucket - 1]

@@ -1,0 +1,139 @@
+"""The metrics page: names, types and labels are a contract."""
+
+from collections import Counter
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.core.kinds import Kind
+from agent.core.ledger import Histogram, Reading
+from agent.core.life import Boundary, Moment, PodLife, Source, Stage
+from agent.core.phases import Phase
+from agent.core.records import KubeProxyState
+from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
+from agent.core.tally import Tally, key_of
+from agent.outputs.metric_table import METRICS
+from agent.outputs.prometheus import AgentCollector
+from tests.unit.core.lives import SECOND, a_pod
+
+WORKLOAD = ("namespace", "workload_kind", "workload")
+POD = ("namespace", "pod", "workload_kind", "workload")
+CONTRACT = {
+    "lastcall_pod_dropped_connections_total": ("counter", (*POD, "kind", "phase")),
+    "lastcall_pod_late_connections_total": ("counter", (*POD, "phase")),
+    "lastcall_pod_propagation_lag_seconds": ("gauge", POD),
+    "lastcall_pod_termination_timestamp_seconds": ("gauge", (*POD, "event")),
+    "lastcall_dropped_connections_total": ("counter", (*WORKLOAD, "kind", "phase")),
+    "lastcall_late_connections_total": ("counter", (*WORKLOAD, "phase")),
+    "lastcall_propagation_lag_seconds": ("histogram", (*WORKLOAD, "stage")),
+    "lastcall_dropped_connections_by_source_total": ("counter", (*WORKLOAD, "source_kind", "source")),
+    "lastcall_kube_proxy_up": ("gauge", ()),
+    "lastcall_kube_proxy_last_sync_timestamp_seconds": ("gauge", ()),
+    "lastcall_kube_proxy_sync_lag_seconds": ("histogram", ()),
+    "lastcall_unattributed_dropped_connections_total": ("counter", ("kind",)),
+    "lastcall_events_total": ("counter", ("hook",)),
+    "lastcall_events_lost_total": ("counter", ("hook",)),
+    "lastcall_hook_attached": ("gauge", ("hook", "variant")),
+    "lastcall_program_run_seconds_total": ("counter", ("program",)),
+    "lastcall_program_runs_total": ("counter", ("program",)),
+    "lastcall_watch_restarts_total": ("counter", ("resource",)),
+    "lastcall_last_watch_event_timestamp_seconds": ("gauge", ("resource",)),
+    "lastcall_build_info": ("gauge", ("version",)),
+}
+
+
+def a_snapshot(life: PodLife, tally: Tally, *, kube_proxy: KubeProxyState | None = None) -> Snapshot:
+    lag = Histogram()
+    lag.observe(0.02)
+    lag.observe(3)
+    key = key_of(life)
+    return Snapshot(
+        lives=(life,),
+        reading=Reading({life.pod.uid: tally}, {key: tally}, {key: {None: 2}}, Counter()),
+        lags={(key, Stage.TRAFFIC): lag},
+        kube_proxy=kube_proxy,
+        kube_proxy_lag=Histogram(),
+        source_names={life.pod.addresses[0]: SourceName("pod", "x")},
+        hooks=(HookState("kfree_skb", "raw_tp", False),),
+        hook_counts={},
+        program_runs=(ProgramRuns("on_exit", 0.5, 10),),
+        watches=(WatchState("pods", 1, None),),
+    )
+
+
+def page(snapshot: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    registry = CollectorRegistry()
+    registry.register(AgentCollector(lambda: snapshot, "1"))
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def dying() -> PodLife:
+    life = PodLife(a_pod())
+    life.boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
+    return life
+
+
+def test_names_types_and_labels_are_those_of_the_contract() -> None:
+    assert {metric.name: (metric.type.value, metric.labels) for metric in METRICS} == CONTRACT
+
+
+def test_a_known_pod_has_series_at_zero_and_no_lag() -> None:
+    found = page(a_snapshot(PodLife(a_pod()), Tally()))
+    dropped = {
+        key: value for key, value in found.items() if key[0] == "lastcall_pod_dropped_connections_total"
+    }
+    assert dropped
+    assert set(dropped.values()) == {0}
+    assert not [key for key in found if key[0] == "lastcall_pod_propagation_lag_seconds"]
+
+
+def test_drops_are_shown_by_kind_and_phase() -> None:
+    tally = Tally(Counter({(Kind.UNREAD, Phase.STOPPING): 7}))
+    found = page(a_snapshot(dying(), tally))
+    shown = {
+        dict(labels)["kind"]: value
+        for (name, labels), value in found.items()
+        if name == "lastcall_pod_dropped_connections_total" and value
+    }
+    assert shown == {"unread": 7}
+
+
+def test_the_lag_is_the_time_from_the_deletion_to_the_last_attempt() -> None:
+    tally = Tally(last_attempt_ns=102 * SECOND + SECOND // 2)
+    found = page(a_snapshot(dying(), tally))
+    lags = [value for (name, _), value in found.items() if name == "lastcall_pod_propagation_lag_seconds"]
+    assert lags == [2.5]
+
+
+def test_buckets_are_cumulative() -> None:
+    found = page(a_snapshot(dying(), Tally()))
+    buckets = {
+        float(dict(labels)["le"]): value
+        for (name, labels), value in found.items()
+        if name == "lastcall_propagation_lag_seconds_bucket"
+    }
+    assert (buckets[0.01], buckets[0.025], buckets[2.5], buckets[5.0], buckets[float("inf")]) == (
+        0,
+        1,
+        1,
+        2,
+        2,
+    )
+
+
+def test_what_was_not_observed_has_no_series() -> None:
+    names = {name for name, _ in page(a_snapshot(dying(), Tally()))}
+    assert "lastcall_kube_proxy_up" not in names
+    assert "lastcall_last_watch_event_timestamp_seconds" not in names
+
+
+def test_a_kube_proxy_that_is_away_is_shown_as_down() -> None:
+    state = KubeProxyState(1, False, None, None, None)
+    found = page(a_snapshot(dying(), Tally(), kube_proxy=state))
+    assert found["lastcall_kube_proxy_up", ()] == 0
+    assert ("lastcall_kube_proxy_last_sync_timestamp_seconds", ()) not in found
