@@ -83,14 +83,15 @@ def load(request: dict[str, Any]) -> tuple[list[HookStatus], dict[str, int]]:
     plan = plan_hooks(types, consumed_syn_range())
     text = program_text(Path(request["sources"]))
     del types
-    module, library = _compile(tree, text, plan, request["host_netns"])
+    module, library = compile_programs(tree, text, plan, request["host_netns"])
     descriptors = {f"map:{name}": int(library.bpf_table_fd(module.module, name.encode())) for name in MAPS}
     statuses = [_attach(module, library, hook, descriptors) for hook in plan.hooks]
     statuses += [HookStatus(hook, False, reason) for hook, reason in plan.missing]
     return statuses, descriptors
 
 
-def _compile(tree: Path, text: str, plan: HookPlan, host_netns: int) -> tuple[Any, Any]:
+def compile_programs(tree: Path, text: str, plan: HookPlan, host_netns: int) -> tuple[Any, Any]:
+    """bcc's module of a program text, and its library. Raises KernelSideError."""
     os.environ["BCC_KERNEL_SOURCE"] = str(tree)
     try:
         from bcc import BPF
