@@ -90,7 +90,6 @@ class Tracker:
         if pod.host_network:
             return
         life = self.lives.get(pod.uid)
-        news = life is None
         if life is None:
             life = self.lives[pod.uid] = PodLife(
                 pod,
@@ -108,12 +107,10 @@ class Tracker:
             for address in pod.addresses:
                 yield from self._address_back(address, pod.uid)
         if pod.deletion_requested_ns is not None and not life.deleted:
-            # A pod that was known before it was deleted: the watch tells within milliseconds, the API's own
-            # time has a resolution of 1 s.
-            known_before = not news
-            life.boundaries[Boundary.DELETION_REQUESTED] = Moment(
-                record.at_ns if known_before else min(pod.deletion_requested_ns, record.at_ns), Source.API
-            )
+            # The watch tells of a deletion within milliseconds, while the API's own time has a resolution of
+            # 1 s: that is taken only for a pod that was being deleted before it became known.
+            requested_ns = min(pod.deletion_requested_ns, record.at_ns) if life.found_dying else record.at_ns
+            life.boundaries[Boundary.DELETION_REQUESTED] = Moment(requested_ns, Source.API)
             yield from self._tell_facts(life)
             yield from self._watch_addresses(life)
 
