@@ -39,6 +39,10 @@ class LastcallCounts:
         """Drops by kind, kinds without drops left out."""
         return _totals((kind, count) for (_, kind, _), count in self.dropped.items())
 
+    def dropped_by_pod(self, kind: Kind) -> dict[str, int]:
+        """Drops of one kind by pod, pods without any left out."""
+        return _totals((pod, count) for (pod, other, _), count in self.dropped.items() if other is kind)
+
     @property
     def by_kind_and_phase(self) -> dict[tuple[Kind, Phase], int]:
         """Drops by kind and phase, those without drops left out."""

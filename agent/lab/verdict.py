@@ -1,5 +1,6 @@
 """What is wrong with a play: the reasons for which a lab run exits non-zero."""
 
+from agent.core.kinds import Kind
 from agent.lab.client_counts import CLASS_OF_KIND
 from agent.lab.comparison import differences
 from agent.lab.late_connections import wrong_late_counts
@@ -58,10 +59,11 @@ def _wrong_late(played: Played) -> list[str]:
     if played.lastcall is None:
         return []
     counted = played.lastcall.late_by_pod
+    unaccepted = played.lastcall.dropped_by_pod(Kind.UNACCEPTED)
     return [
         f"DIFFER: late: pod {pod} accepted {truth.at_least} to {truth.at_most},"
         f" Lastcall {counted.get(pod, 0)}"
-        for pod, truth in wrong_late_counts(played.late, counted).items()
+        for pod, truth in wrong_late_counts(played.late, counted, unaccepted).items()
     ]
 
 

@@ -402,7 +402,7 @@ def test_a_removed_pod_leaves_nothing(node: Node) -> None:
     with serving(node) as served:
         pod = served.pod
         cgroup = served.container.cgroup_path
-        links = len(list(Path("/proc/sys/net/ipv4/conf").glob("lc*v*")))
+        links = links_of(node)
         pids = [served.container.pid, pod.pause_pid]
     assert not pod.netns_path.exists()
     assert not cgroup.parent.exists()

@@ -29,5 +29,11 @@ def test_connections_of_others_and_from_before_the_deletion_do_not_count(tmp_pat
 
 def test_a_count_outside_its_bounds_is_wrong() -> None:
     truth = {"web-1": LateTruth(1, 2), "web-2": LateTruth(1, 1)}
-    assert wrong_late_counts(truth, {"web-1": 2, "web-2": 1}) == {}
-    assert wrong_late_counts(truth, {"web-1": 3}) == truth
+    assert wrong_late_counts(truth, {"web-1": 2, "web-2": 1}, {}) == {}
+    assert wrong_late_counts(truth, {"web-1": 3}, {}) == truth
+
+
+def test_connections_that_waited_unaccepted_are_late_as_well() -> None:
+    truth = {"web-1": LateTruth(0, 1)}
+    assert wrong_late_counts(truth, {"web-1": 4}, {"web-1": 3}) == {}
+    assert wrong_late_counts(truth, {"web-1": 5}, {"web-1": 3}) == truth
