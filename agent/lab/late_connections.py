@@ -44,8 +44,8 @@ def wrong_late_counts(
 ) -> dict[str, LateTruth]:
     """The pods whose late count cannot be right.
 
-    A connection that waited in the accept queue until the listener closed is late too, by its handshake, and is
-    not in the server's log; it is counted as `unaccepted` besides (docs/kinds-and-phases.md).
+    A connection that waited in the accept queue until the listener closed is late too, by its handshake, and
+    is not in the server's log; it is counted as `unaccepted` besides (docs/kinds-and-phases.md).
     """
     return {
         pod: late
