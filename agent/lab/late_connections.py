@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-LEARNED_WITHIN_NS = 150_000_000
+LEARNED_WITHIN_NS = 250_000_000
 """How long after the DELETE call the agent may still count a connection as one of a running pod: the watch
 event has to arrive first. Connections accepted in between may be counted either way."""
 

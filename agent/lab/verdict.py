@@ -3,11 +3,11 @@
 from agent.core.kinds import Kind
 from agent.lab.client_counts import CLASS_OF_KIND
 from agent.lab.comparison import differences
-from agent.lab.late_connections import wrong_late_counts
+from agent.lab.late_connections import LEARNED_WITHIN_NS, wrong_late_counts
 from agent.lab.play import Played
 from agent.lab.scenario import Variant
 
-LAG_TOLERANCE_SECONDS = 0.05
+LAG_TOLERANCE_SECONDS = LEARNED_WITHIN_NS / 1e9
 """The agent's lag begins when the watch event arrives, the clients' when the deletion is requested."""
 
 
