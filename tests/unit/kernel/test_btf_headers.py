@@ -80,7 +80,6 @@ def test_two_starts_at_once_make_one_tree(tmp_path: Path, btf: Path) -> None:
         "import sys; from pathlib import Path; from agent.kernel.btf_headers import header_tree\n"
         "print(header_tree(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))"
     )
-
     with subprocess.Popen(
         [sys.executable, "-c", code, str(cache), str(btf), slow_tool], stdout=subprocess.PIPE, text=True
     ) as first:
