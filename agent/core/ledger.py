@@ -51,7 +51,7 @@ class Ledger:
         self._retired: dict[WorkloadKey, Tally] = {}
         self._retired_sources: dict[WorkloadKey, Counter[Address]] = {}
         self._source_counts: dict[tuple[int, Address], int] = {}
-        self._named: dict[WorkloadKey, dict[Address, None]] = {}
+        self._named: dict[WorkloadKey, set[Address]] = {}
         self._other: dict[WorkloadKey, int] = {}
         self._observed: set[tuple[str, Stage]] = set()
         self.lags: dict[tuple[WorkloadKey, Stage], Histogram] = {}
@@ -59,7 +59,7 @@ class Ledger:
     def read(self, tracker: Tracker, counts: KernelCounts) -> Reading:
         """Every count by pod and by workload."""
         by_namespace = tally_by_namespace(counts.counts.items())
-        self._keep_highest(counts)
+        self._keep_highest(tracker, counts)
         pods: dict[str, Tally] = {}
         workloads: dict[WorkloadKey, Tally] = {}
         for key, retired in self._retired.items():
@@ -73,10 +73,24 @@ class Ledger:
                 unattributed[kind] += connections
         return Reading(pods, workloads, self._sources(tracker, workloads), unattributed)
 
-    def _keep_highest(self, counts: KernelCounts) -> None:
-        """The kernel's table of sources evicts: a count that fell was evicted and began again."""
+    def _keep_highest(self, tracker: Tracker, counts: KernelCounts) -> None:
+        """The kernel's table of sources evicts: a count that fell was evicted and began again.
+
+        It also holds entries of pods that are forgotten, and more sources than are ever shown: those are not
+        kept, so that what is kept stays small whatever comes and goes.
+        """
         for source, connections in counts.sources.items():
-            self._source_counts[source] = max(connections, self._source_counts.get(source, 0))
+            netns, address = source
+            life = tracker.life_in(netns)
+            if life is not None and self._is_named(key_of(life), address):
+                self._source_counts[source] = max(connections, self._source_counts.get(source, 0))
+
+    def _is_named(self, key: WorkloadKey, address: Address) -> bool:
+        """Whether the source has a series of its own: the first NAMED_SOURCES of a workload have."""
+        named = self._named.setdefault(key, set())
+        if len(named) < NAMED_SOURCES:
+            named.add(address)
+        return address in named
 
     def _sources(
         self, tracker: Tracker, workloads: dict[WorkloadKey, Tally]
@@ -87,20 +101,15 @@ class Ledger:
             if life is not None:
                 by_workload.setdefault(key_of(life), Counter())[address] += connections
         return {
-            key: self._bounded(key, by_workload.get(key, Counter()), tally.dropped.total())
+            key: self._with_other(key, by_workload.get(key, Counter()), tally.dropped.total())
             for key, tally in workloads.items()
         }
 
-    def _bounded(
+    def _with_other(
         self, key: WorkloadKey, sources: Counter[Address], dropped: int
     ) -> dict[Address | None, int]:
-        named = self._named.setdefault(key, {})
-        for address in sources:
-            if len(named) >= NAMED_SOURCES:
-                break
-            named.setdefault(address)
-        shown: dict[Address | None, int] = {address: sources[address] for address in named}
-        rest = dropped - sum(shown.values())
+        shown: dict[Address | None, int] = dict(sources.items())
+        rest = dropped - sources.total()
         # A counter never falls, though the table of sources can be read a moment after the drops.
         self._other[key] = max(rest, self._other.get(key, 0))
         if self._other[key]:

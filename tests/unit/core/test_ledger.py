@@ -1,5 +1,6 @@
 """Counts by pod and workload: exact, never falling, and every drop with a source or in `other`."""
 
+import pickle
 from collections import Counter
 from ipaddress import IPv4Address
 
@@ -11,8 +12,8 @@ from agent.core.kinds import Kind
 from agent.core.ledger import LAG_BUCKETS, NAMED_SOURCES, Histogram, Ledger
 from agent.core.life import Stage
 from agent.core.phases import Fact, Phase
-from agent.core.records import Address, NamespaceIdentified, PodChanged, Workload
-from agent.core.tally import WorkloadKey
+from agent.core.records import Address, NamespaceIdentified, NetworkRemoved, PodChanged, PodRemoved, Workload
+from agent.core.tally import Tally, WorkloadKey
 from agent.core.tracker import Tracker
 from tests.unit.core.lives import NETNS, a_pod
 
@@ -111,3 +112,82 @@ def test_every_observation_falls_into_the_first_bucket_that_holds_it(seconds: fl
     bucket = histogram.counts.index(1)
     assert bucket == len(LAG_BUCKETS) or seconds <= LAG_BUCKETS[bucket]
     assert bucket == 0 or seconds > LAG_BUCKETS[bucket - 1]
+
+
+def churned(tracker: Tracker, ledger: Ledger, numbers: range) -> KernelCounts:
+    """Pods that come, are dropped from by a client of their own, end, and are forgotten; the last counts."""
+    counts = KernelCounts()
+    for number in numbers:
+        uid, netns = f"uid-{number}", NETNS + number
+        client = IPv4Address(number)
+        key = CountKey(netns, 8080, Kind.REFUSED, REFUSED.facts)
+        # The kernel's table of sources is evicted by use, so the last pods' entries are still in it.
+        sources: dict[tuple[int, Address], int] = {
+            (netns, client): 1,
+            **dict(list(counts.sources.items())[:3]),
+        }
+        counts = KernelCounts({key: Count(1, 1, 2)}, sources)
+        for record in (
+            PodChanged(0, a_pod(uid)),
+            NamespaceIdentified(0, netns, uid),
+            PodRemoved(1, uid),
+            NetworkRemoved(1, netns),
+        ):
+            tracker.apply(record)
+        ledger.read(tracker, counts)
+        ledger.retire(tracker.lives[uid], counts)
+        tracker.forget(tracker.lives[uid])
+    return counts
+
+
+def test_pods_that_come_and_go_leave_nothing_behind_but_their_workloads_counts() -> None:
+    tracker, ledger = Tracker(), Ledger()
+    churned(tracker, ledger, range(100, 150))
+    before = len(pickle.dumps((tracker, ledger)))
+    counts = churned(tracker, ledger, range(150, 400))
+    ledger.read(tracker, KernelCounts(sources=counts.sources))
+    assert ledger.read(tracker, KernelCounts()).workloads[KEY].dropped.total() == 300
+    assert len(pickle.dumps((tracker, ledger))) < before + 500
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("drop"),
+            st.integers(0, 3),
+            st.sampled_from([None, *Kind]),
+            st.integers(0, 127).map(Fact),
+            st.integers(1, 50),
+        ),
+        st.tuples(st.just("forget"), st.integers(0, 3)),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_a_workloads_counters_never_fall_when_its_pods_are_forgotten(steps: list[tuple[object, ...]]) -> None:
+    tracker, ledger = Tracker(), Ledger()
+    kernel: dict[CountKey, Count] = {}
+    alive = dict.fromkeys(range(4), True)
+    for number in alive:
+        tracker.apply(PodChanged(0, a_pod(f"uid-{number}")))
+        tracker.apply(NamespaceIdentified(0, number, f"uid-{number}"))
+    before, total = Tally(), 0
+    for step in steps:
+        match step:
+            case ("drop", int(number), Kind() | None as kind, Fact() as facts, int(count)) if alive[number]:
+                key = CountKey(number, 8080, kind, facts)
+                kernel[key] = kernel.get(key, Count(0, 1, 1)) + Count(count, 1, 2)
+                total += count
+            case ("forget", int(number)) if alive[number]:
+                life = tracker.lives[f"uid-{number}"]
+                ledger.retire(life, KernelCounts(kernel))
+                tracker.forget(life)
+                kernel = {key: count for key, count in kernel.items() if key.netns != number}
+                alive[number] = False
+        now = ledger.read(tracker, KernelCounts(kernel)).workloads.get(KEY, Tally())
+        assert all(now.dropped[series] >= count for series, count in before.dropped.items())
+        assert all(now.late[phase] >= count for phase, count in before.late.items())
+        assert now.dropped.total() + now.late.total() == total
+        before = now
