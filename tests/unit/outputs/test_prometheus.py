@@ -1,15 +1,20 @@
 """The metrics page: names, types and labels are a contract."""
 
 from collections import Counter
+from dataclasses import replace
+from ipaddress import IPv4Address
 
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.core.counts import HookCounts
 from agent.core.kinds import Kind
 from agent.core.ledger import Histogram, Reading
 from agent.core.life import Boundary, Moment, PodLife, Source, Stage
 from agent.core.phases import Phase
-from agent.core.records import KubeProxyState
+from agent.core.records import KubeProxyState, Workload
 from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
 from agent.core.tally import Tally, key_of
 from agent.outputs.metric_table import METRICS
@@ -137,3 +142,86 @@ def test_a_kube_proxy_that_is_away_is_shown_as_down() -> None:
     found = page(a_snapshot(dying(), Tally(), kube_proxy=state))
     assert found["lastcall_kube_proxy_up", ()] == 0
     assert ("lastcall_kube_proxy_last_sync_timestamp_seconds", ()) not in found
+
+
+def full_snapshot() -> Snapshot:
+    """A snapshot in which every family has something to show."""
+    tally = Tally(Counter({(Kind.REFUSED, Phase.CLOSED): 2}), Counter({Phase.STOPPING: 1}), 102 * SECOND)
+    life = dying()
+    state = KubeProxyState(1, True, 9 * SECOND, 8 * SECOND, 0)
+    return replace(
+        a_snapshot(life, tally, kube_proxy=state),
+        hook_counts={"kfree_skb": HookCounts(5, 0)},
+        watches=(WatchState("pods", 1, 7 * SECOND),),
+    )
+
+
+def test_the_page_has_every_family_of_the_contract_with_its_type_and_labels() -> None:
+    registry = CollectorRegistry()
+    registry.register(AgentCollector(full_snapshot, "1"))
+    found = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        name = family.name + "_total" * (family.type == "counter")
+        labels = {tuple(sorted(sample.labels.keys() - {"le"})) for sample in family.samples}
+        found[name] = (family.type, labels)
+    assert found == {
+        name: (metric_type, {tuple(sorted(labels))}) for name, (metric_type, labels) in CONTRACT.items()
+    }
+
+
+@given(st.text(min_size=1))
+def test_names_that_others_choose_survive_the_exposition(name: str) -> None:
+    pod = replace(a_pod(), name=name, namespace=name, workload=Workload(name, name))
+    found = page(a_snapshot(PodLife(pod), Tally(Counter({(Kind.REFUSED, Phase.CLOSED): 3}))))
+    shown = [
+        dict(labels)
+        for (family, labels), value in found.items()
+        if family == "lastcall_pod_dropped_connections_total" and value == 3
+    ]
+    (labels,) = shown
+    assert {labels[label] for label in POD} == {name}
+
+
+def test_addresses_of_one_source_are_added_up() -> None:
+    life = dying()
+    one, other = IPv4Address("10.0.0.8"), IPv4Address("10.0.0.9")
+    snapshot = a_snapshot(life, Tally())
+    snapshot = replace(
+        snapshot,
+        reading=replace(snapshot.reading, sources={key_of(life): {one: 3, other: 4, None: 2}}),
+        source_names={one: SourceName("pod", "shop/Job/load"), other: SourceName("pod", "shop/Job/load")},
+    )
+    shown = {
+        (dict(labels)["source_kind"], dict(labels)["source"]): value
+        for (family, labels), value in page(snapshot).items()
+        if family == "lastcall_dropped_connections_by_source_total"
+    }
+    assert shown == {("pod", "shop/Job/load"): 7, ("other", "other"): 2}
+
+
+def test_each_boundary_has_its_time_and_what_has_not_happened_has_none() -> None:
+    shown = {
+        dict(labels)["event"]: value
+        for (family, labels), value in page(a_snapshot(dying(), Tally())).items()
+        if family == "lastcall_pod_termination_timestamp_seconds"
+    }
+    assert shown == {"deletion_requested": 100}
+
+
+def test_a_histograms_count_and_sum_are_those_of_its_observations() -> None:
+    found = page(a_snapshot(dying(), Tally()))
+    values = {
+        family: value for (family, labels), value in found.items() if dict(labels).get("stage") == "traffic"
+    }
+    assert values["lastcall_propagation_lag_seconds_count"] == 2
+    assert values["lastcall_propagation_lag_seconds_sum"] == 3.02
+
+
+def test_a_hook_that_is_not_attached_is_shown_at_zero() -> None:
+    found = page(a_snapshot(dying(), Tally()))
+    assert found["lastcall_hook_attached", (("hook", "kfree_skb"), ("variant", "raw_tp"))] == 0
+
+
+def test_programs_have_no_series_while_their_runs_are_not_counted() -> None:
+    idle = replace(a_snapshot(dying(), Tally()), program_runs=(ProgramRuns("on_exit", 0.0, 0),))
+    assert not [name for name, _ in page(idle) if name.startswith("lastcall_program")]
