@@ -69,7 +69,9 @@ def load_programs(host_netns: int, cache: Path = DEFAULT_CACHE) -> LoadedProgram
             ) from None
         finally:
             child.kill()
-            child.communicate()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
 
 
 def _receive(channel: socket.socket, child: subprocess.Popen[bytes]) -> LoadedPrograms:
@@ -118,8 +120,7 @@ def _receive_descriptor(channel: socket.socket) -> int:
 def _complaint(child: subprocess.Popen[bytes]) -> str:
     """The line of the child's output that says most: a compiler error, else the last line."""
     child.kill()
-    lines = [
-        line.strip() for line in child.communicate()[0].decode(errors="replace").splitlines() if line.strip()
-    ]
+    output = child.stdout.read() if child.stdout is not None else b""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
     return (errors or lines[-1:] or ["it printed nothing"])[0]

@@ -29,13 +29,6 @@ for name, descriptor in descriptors.items():
 """
 
 
-EARLY_END_IS_HIDDEN = pytest.mark.xfail(
-    strict=True,
-    raises=ValueError,
-    reason="load_programs reads the child's closed output a second time, which hides the complaint",
-)
-
-
 @pytest.fixture
 def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The script that runs in the child's place; it gets the child's arguments after `-m MODULE`."""
@@ -77,7 +70,6 @@ def test_an_error_of_the_child_is_told_in_its_words(child: Path) -> None:
     )
 
 
-@EARLY_END_IS_HIDDEN
 def test_of_a_compilers_output_the_error_is_told(child: Path) -> None:
     said = complaint_about(
         child,
@@ -90,12 +82,10 @@ def test_of_a_compilers_output_the_error_is_told(child: Path) -> None:
     assert said == "the loader ended early: /virtual/main.c:12:3: error: no member named 'sk_gone'"
 
 
-@EARLY_END_IS_HIDDEN
 def test_a_child_that_prints_nothing_is_still_reported(child: Path) -> None:
     assert complaint_about(child, "") == "the loader ended early: it printed nothing"
 
 
-@EARLY_END_IS_HIDDEN
 def test_a_child_that_ends_in_the_middle_of_its_answer_is_reported(child: Path) -> None:
     cut = CHILD + "channel.sendall((100).to_bytes(4, 'big') + b'{')\nprint('out of memory')\n"
     assert complaint_about(child, cut) == "the loader ended early: out of memory"
