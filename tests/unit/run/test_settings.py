@@ -1,0 +1,34 @@
+"""Where to listen, as a person writes it."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.run.settings import parse_listen
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9435", ("127.0.0.1", 9435)),
+        ("[::1]:80", ("::1", 80)),
+        (":9435", ("0.0.0.0", 9435)),
+        ("node.example:0", ("node.example", 0)),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
+    assert parse_listen(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "localhost", "host:", "host:65536", "host:-1", "host:http"])
+def test_what_is_no_address_is_named_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match=r"0\.0\.0\.0:9435"):
+        parse_listen(text)
+
+
+@given(st.text())
+def test_no_text_gives_a_port_out_of_range(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        assert 0 <= parse_listen(text)[1] <= 65535
