@@ -72,4 +72,5 @@ def test_kinds_have_the_codes_of_the_header() -> None:
 def test_hooks_are_counted_in_the_order_of_the_header() -> None:
     body = re.search(r"enum lc_hook {(.*?)}", HEADER, re.DOTALL)
     assert body is not None
-    assert len(re.findall(r"HOOK_\w+", body[1])) == len(COUNTED_HOOKS)
+    programs = [f"on_{name.lower()}" for name in re.findall(r"HOOK_(\w+)", body[1])]
+    assert programs == [hook.program for hook in COUNTED_HOOKS]
