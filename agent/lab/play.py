@@ -37,7 +37,7 @@ class Played:
     variant: Variant
     streams: tuple[StreamResult, ...]
     clients: ClientCounts
-    upstream_failures: int
+    upstream_failures: tuple[FailedConnection, ...]
     lastcall: LastcallCounts | None
     late: dict[str, LateTruth]
     lag: TrueLag | None
@@ -72,7 +72,7 @@ def play(stage: Stage, scenario: Scenario, variant: Variant, seed: int, *, keep:
         late, lag = _deaths(stage, workload, [*own, *upstream])
         counted = _settled_counts(stage, workload.namespace)
         seconds = time.monotonic() - started
-        return Played(scenario, variant, results, clients, len(upstream), counted, late, lag, seconds)
+        return Played(scenario, variant, results, clients, tuple(upstream), counted, late, lag, seconds)
 
 
 def _deaths(

@@ -1,6 +1,7 @@
 """A play in words, for a reader with 100 columns."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable
 
 from agent.core.kinds import Kind
@@ -25,7 +26,6 @@ _OUTCOME_WORDS = {
     Outcome.RESET: "reset",
     Outcome.TRUNCATED: "truncated",
     Outcome.NO_ANSWER: "without answer",
-    Outcome.HTTP_ERROR: "502",
     Outcome.REJECTED: "rejected (no endpoint)",
 }
 
@@ -76,12 +76,15 @@ def _clients_saw(played: Played) -> str:
         count = sum(record.outcome is outcome for record in users)
         if count:
             words.append(f"{count} {word}")
+    errors = [record for record in users if record.outcome is Outcome.HTTP_ERROR]
+    statuses = Counter((error.detail, error.method) for error in errors)
+    words += [f"{count} {method} {status}" for (status, method), count in sorted(statuses.items())]
     text = ", ".join(words)
     if played.upstream_failures:
-        errors = sum(failure.outcome is Outcome.HTTP_ERROR for failure in users)
-        retried = played.upstream_failures - errors
-        text += f"; nginx lost {played.upstream_failures} connections to pods"
-        text += f" and retried {retried} of them silently" if retried > 0 else ""
+        told = {record.request_id for record in errors}
+        silent = sum(failure.request_id not in told for failure in played.upstream_failures)
+        text += f"; nginx lost {len(played.upstream_failures)} connections to pods"
+        text += f", {silent} of them without a trace for its users" if silent else ""
     return text
 
 

@@ -35,7 +35,7 @@ def _play_json(played: Played, problems: tuple[str, ...]) -> dict[str, Any]:
             "by_outcome": {of.value: count for of, count in played.clients.by_outcome.items()},
             "total": played.clients.total,
         },
-        "upstream_connections_failed": played.upstream_failures,
+        "upstream_connections_failed": len(played.upstream_failures),
         "lastcall": None if played.lastcall is None else _lastcall_json(played.lastcall),
         "late_accepted": {pod: asdict(truth) for pod, truth in played.late.items()},
         "lag": None if played.lag is None else asdict(played.lag),

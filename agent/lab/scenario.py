@@ -30,8 +30,9 @@ class Variant(Enum):
 class Event(Enum):
     """What happens to the workload.
 
-    Where rules change later than a pod's network goes, only one pod is replaced: a SYN that is sent again may
-    go to another pod, and with two of them gone a client could not tell how many pods failed its connection.
+    Where a Service's rules change later than a pod's network goes, only one pod is replaced: a SYN that is
+    sent again may go to another pod, and with two of them gone a client could not tell how many failed it.
+    It is one too where nginx is to have a live pod left for its retries.
     """
 
     ROLLING_UPDATE = "rolling update"

@@ -172,6 +172,7 @@ _RETRIED_GET = Scenario(
     phases=_AFTER_THE_STOP_SIGNAL,
     fix="preStop sleep 2",
     after=Workload(_BUSY_EXITS, SleepHook(2)),
+    event=Event.ONE_POD_REPLACED,
 )
 
 _SLOW_START = replace(_DRAINS, bind_after_s=2.0)

@@ -50,7 +50,7 @@ def a_play(scenario: str = "exits-at-once") -> Played:
     clients = ClientCounts(120, 114, Counter(outcomes))
     late = {"web-1": LateTruth(3, 4)}
     streams = (StreamResult(chosen.load[0], load),)
-    return Played(chosen, Variant.BEFORE, streams, clients, 0, counted, late, TrueLag("web-1", 1.9), 7.0)
+    return Played(chosen, Variant.BEFORE, streams, clients, (), counted, late, TrueLag("web-1", 1.9), 7.0)
 
 
 def test_equal_counts_are_said_to_be_equal() -> None:
@@ -61,6 +61,16 @@ def test_equal_counts_are_said_to_be_equal() -> None:
     assert "DIFFER" not in text
     for words in ("3 refused (1 closed, 2 exited)", "2 unreachable (2 gone)", "1 unread", "1.92 s", "120"):
         assert words in text
+
+
+def test_what_nginx_retried_is_told_apart_from_what_its_users_saw() -> None:
+    play = a_play()
+    error = replace(failed(Outcome.HTTP_ERROR), via=Via.INGRESS, detail="502", request_id="told")
+    load = replace(play.streams[0].load, failures=[error])
+    upstream = tuple(replace(failed(Outcome.RESET), request_id=name) for name in ("told", "retried", "other"))
+    play = replace(play, streams=(replace(play.streams[0], load=load),), upstream_failures=upstream)
+    text = " ".join(play_text(play, (), PLAIN).split())
+    assert "114 answered, 1 GET 502; nginx lost 3 connections to pods, 2 of them without a trace" in text
 
 
 def test_it_fits_its_width() -> None:
