@@ -1,81 +1,106 @@
 """Prints what the agent costs on this machine."""
 
-import subprocess
+import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from agent.kernel.btf_headers import DEFAULT_CACHE
+from agent.core.kinds import Kind
+from agent.kernel.errors import KernelSideError
 from agent.kernel.kernel_side import KernelSide
-from agent.lab.node.client_namespace import ClientNamespace
+from agent.lab.errors import LabError
+from agent.lab.node.errors import NodeError
 from agent.lab.node.network import Cni
 from agent.lab.node.node import Node
-from agent.lab.node.pod import Pod
-from bench.empty_program import EmptyProgram
-from bench.program_cost import PORT, REFUSED_PORT, costs, load, served_pod, statistics_on
+from bench.agent_start import start_agent
+from bench.connections import CLOSED_PORT, SERVED_PORT, Target, served_pod
+from bench.empty_program import EmptyPrograms
+from bench.program_cost import Cost, costs_under
 
 REFUSED = 100_000
 ANSWERED = 3_000
-ATTACH = """
-import sys
-from pathlib import Path
-from agent.kernel.kernel_side import KernelSide
-KernelSide(Path(sys.argv[1]), print)
-"""
+PODS = 250
 
 
 def main() -> None:
     """Every measurement, one after the other."""
     if len(sys.argv) > 1:
         raise SystemExit("usage: python -m bench")
-    with tempfile.TemporaryDirectory() as cold:
-        print(f"hooks attached, cold header cache   {_seconds_to_attach(Path(cold) / 'cache'):6.2f} s")
-    print(f"hooks attached, warm header cache   {_seconds_to_attach(DEFAULT_CACHE):6.2f} s")
-    with Node.start(Cni.BRIDGE) as node, served_pod(node) as pod:
-        namespace = node.client_namespace("bench")
+    if os.geteuid() != 0:
+        raise SystemExit("python -m bench must be root to load BPF programs: run it with sudo")
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            cache = Path(directory) / "cache"
+            os.environ["LASTCALL_CACHE_DIR"] = str(cache)
+            _starts(Path(directory))
+            _connections(cache)
+    except (KernelSideError, LabError, NodeError) as error:
+        raise SystemExit(f"python -m bench: {error}") from None
+
+
+def _starts(directory: Path) -> None:
+    for title, pods in (
+        ("no headers made yet, no pods", 0),
+        ("headers at hand, no pods", 0),
+        (f"headers at hand, {PODS} pods", PODS),
+    ):
+        start = start_agent(pods, directory)
+        print(
+            f"agent run, {title:<30} ready after {start.ready_seconds:5.2f} s,"
+            f" resident {start.resident_megabytes:5.1f} MB"
+        )
+
+
+def _connections(cache: Path) -> None:
+    with Node.start(Cni.BRIDGE) as node, served_pod(node) as target:
         time.sleep(0.5)
-        without = _refused_per_second(namespace, pod)
-        kernel = KernelSide(DEFAULT_CACHE, lambda _record: None)
+        before = target.connect(CLOSED_PORT, REFUSED)
+        kernel = KernelSide(cache, lambda _record: None)
         kernel.start()
         try:
-            attached = _refused_per_second(namespace, pod)
-            print(f"refused connections, Lastcall attached / not attached   {attached / without:6.2f}")
-            _program_costs(kernel, namespace, pod)
+            target.listen_and_close()
+            attached = target.connect(CLOSED_PORT, REFUSED)
+            counted = _refused_counted(kernel)
+            _program_costs(kernel, target, cache)
         finally:
             kernel.stop()
+        after = target.connect(CLOSED_PORT, REFUSED)
+    print(f"refused a second without Lastcall, with, without: {before:.0f} {attached:.0f} {after:.0f}")
+    print(f"with / without: {attached / ((before + after) / 2):.2f}; counted {counted} of {REFUSED}")
 
 
-def _seconds_to_attach(cache: Path) -> float:
-    """From the start of a process to all hooks attached."""
-    started = time.monotonic()
-    subprocess.run([sys.executable, "-c", ATTACH, str(cache)], check=True)
-    return time.monotonic() - started
+def _refused_counted(kernel: KernelSide) -> int:
+    counts = kernel.read_counts().counts.items()
+    return sum(
+        count.connections for key, count in counts if key.kind is Kind.REFUSED and key.port == CLOSED_PORT
+    )
 
 
-def _refused_per_second(namespace: ClientNamespace, pod: Pod) -> float:
-    started = time.monotonic()
-    load(namespace, pod, REFUSED_PORT, REFUSED)
-    return REFUSED / (time.monotonic() - started)
+def _program_costs(kernel: KernelSide, target: Target, cache: Path) -> None:
+    empty = EmptyPrograms((status.hook.name for status in kernel.statuses if status.attached), cache)
+    try:
+        for name, port, count in (("refused", CLOSED_PORT, REFUSED), ("answered", SERVED_PORT, ANSWERED)):
+
+            def work(port: int = port, count: int = count) -> None:
+                target.connect(port, count)
+
+            print(f"{count} connections, {name}:")
+            for cost in costs_under(work, kernel, empty):
+                # A program that ran a few times beside the load says nothing about the load.
+                if cost.runs > count / 100:
+                    print(_line(cost, count))
+    finally:
+        empty.close()
 
 
-def _program_costs(kernel: KernelSide, namespace: ClientNamespace, pod: Pod) -> None:
-    empty = EmptyProgram("kfree_skb")
-    for name, port, count in (("refused", REFUSED_PORT, REFUSED), ("answered", PORT, ANSWERED)):
-        with statistics_on():
-            before, empty_before = kernel.program_runs(), empty.runs()
-            load(namespace, pod, port, count)
-            spent, runs = (after - earlier for after, earlier in zip(empty.runs(), empty_before, strict=True))
-            found = costs(kernel, before)
-        base = spent / runs
-        print(f"{count} connections, {name}: an empty program on kfree_skb takes {base:.0f} ns")
-        for cost in sorted(found, key=lambda cost: -cost.runs):
-            ratio = cost.nanoseconds_per_run / base
-            runs_each = cost.runs / count
-            print(
-                f"  {cost.program:<16} {cost.nanoseconds_per_run:5.0f} ns = {ratio:4.1f} x empty,"
-                f" {runs_each:5.2f} runs a connection"
-            )
+def _line(cost: Cost, connections: int) -> str:
+    return (
+        f"  {cost.program:<16} {cost.nanoseconds:5.0f} ns a run,"
+        f" an empty program {cost.empty_nanoseconds:4.0f} ns,"
+        f" ratio {cost.nanoseconds / cost.empty_nanoseconds:4.1f},"
+        f" {cost.runs / connections:5.2f} runs a connection"
+    )
 
 
 if __name__ == "__main__":

@@ -1,41 +1,24 @@
-"""Nanoseconds for each run of a BPF program under a load of connections to a pod."""
+"""Nanoseconds for each run of a BPF program, beside an empty program on the same tracepoint."""
 
 import contextlib
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.kernel.kernel_side import KernelSide
-from agent.lab.node.client_namespace import ClientNamespace
-from agent.lab.node.node import Node
-from agent.lab.node.pod import Pod
-from agent.lab.node.server import ServerSettings, server_argv
+from bench.empty_program import EmptyPrograms
 
 STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
-PORT = 8080
-REFUSED_PORT = 8081
-LOAD = """
-import socket, sys
-host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-for _ in range(count):
-    attempt = socket.socket()
-    if attempt.connect_ex((host, port)) == 0:
-        attempt.sendall(b"GET / HTTP/1.1\\r\\nHost: pod\\r\\nConnection: close\\r\\n\\r\\n")
-        while attempt.recv(4096):
-            pass
-    attempt.close()
-"""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One program under one load."""
+    """One program under one load. `empty_nanoseconds` is a run of the empty program on its tracepoint."""
 
     program: str
     runs: int
-    nanoseconds_per_run: float
+    nanoseconds: float
+    empty_nanoseconds: float
 
 
 @contextlib.contextmanager
@@ -49,28 +32,23 @@ def statistics_on() -> Iterator[None]:
         STATISTICS.write_text(before)
 
 
-@contextlib.contextmanager
-def served_pod(node: Node) -> Iterator[Pod]:
-    """A pod with a listener on PORT and none on REFUSED_PORT."""
-    pod = node.start_pod("bench")
-    try:
-        pod.start_container(server_argv(ServerSettings(port=PORT)))
-        yield pod
-    finally:
-        pod.remove()
-
-
-def load(namespace: ClientNamespace, pod: Pod, port: int, count: int) -> None:
-    """So many connections, one after the other."""
-    command = ["ip", "netns", "exec", namespace.path.name, sys.executable, "-S", "-c", LOAD]
-    subprocess.run([*command, pod.addresses.v4, str(port), str(count)], check=True)
-
-
-def costs(kernel: KernelSide, before: dict[str, tuple[int, int]]) -> list[Cost]:
-    """What each program has cost since `before`."""
+def costs_under(work: Callable[[], None], kernel: KernelSide, empty: EmptyPrograms) -> list[Cost]:
+    """What each program that ran has cost while `work` went on, the busiest first."""
+    with statistics_on():
+        before, empty_before = kernel.program_runs(), empty.runs()
+        work()
+        after, empty_after = kernel.program_runs(), empty.runs()
     found = []
-    for program, (nanoseconds, runs) in kernel.program_runs().items():
-        spent, counted = nanoseconds - before[program][0], runs - before[program][1]
-        if counted:
-            found.append(Cost(program, counted, spent / counted))
-    return found
+    for status in kernel.statuses:
+        hook = status.hook
+        if hook.program not in after or hook.name not in empty_after:
+            continue
+        spent, runs = _since(before[hook.program], after[hook.program])
+        empty_spent, empty_runs = _since(empty_before[hook.name], empty_after[hook.name])
+        if runs and empty_runs:
+            found.append(Cost(hook.program, runs, spent / runs, empty_spent / empty_runs))
+    return sorted(found, key=lambda cost: -cost.runs)
+
+
+def _since(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
+    return after[0] - before[0], after[1] - before[1]
