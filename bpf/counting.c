@@ -56,6 +56,17 @@ INLINE bool connection_counted(struct lc_connection *connection, u8 kind, u64 no
     return counted;
 }
 
+/*
+ * A client's port can fail, connect again, and fail again. A connection that the full accept queue turned
+ * away, and that got in at a later try, is still the same one.
+ */
+INLINE void connection_begins(struct lc_connection *connection) {
+    struct lc_last_drop *last = dropped_connections.lookup(connection);
+
+    if (last && last->kind != KIND_OVERFLOW)
+        dropped_connections.delete(connection);
+}
+
 INLINE void count_source(u64 netns, struct lc_address *address) {
     struct lc_source_key key = {.netns = netns, .address = *address};
     u64 *count = sources.lookup(&key), one = 1;

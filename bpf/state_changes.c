@@ -5,13 +5,13 @@ INLINE void connection_accepted(struct sock *sk) {
     struct lc_connection connection = {};
     struct lc_port *port;
 
-    if (!(pod_facts(key.netns) & FACT_DELETED))
-        return;
     port = ports.lookup(&key);
     if (!port)
         return;
     read_socket(sk, &connection);
-    dropped_connections.delete(&connection);
+    connection_begins(&connection);
+    if (!(pod_facts(key.netns) & FACT_DELETED))
+        return;
     if (same_address(&connection.local, &connection.remote) || is_probe(&connection))
         return;
     count_late(key.netns, key.port, facts_of_arrival(key.netns, port));

@@ -63,6 +63,17 @@ class ScriptedPod:
         """The drops alone."""
         return self.tally().dropped
 
+    def resets_sent(self) -> int:
+        """How many resets the pod's network has sent (OutRsts of /proc/net/snmp, both IP versions)."""
+        lines = Path(f"/proc/{self.pod.pause_pid}/net/snmp").read_text().splitlines()
+        names, values = (line.split() for line in lines if line.startswith("Tcp:"))
+        return int(values[names.index("OutRsts")])
+
+    def kill(self) -> None:
+        """As the runtime does at the end of the grace period; returns when the container has ended."""
+        self.container.kill()
+        assert self.container.wait(5) is not None
+
     def close(self) -> None:
         self._answers.close()
         self._control.close()
@@ -97,6 +108,7 @@ class Client:
         self.sockets: list[socket.socket] = []
 
     def new_socket(self) -> socket.socket:
+        """One that is not connected yet."""
         made = in_namespace(self._path, lambda: socket.socket(self._family, socket.SOCK_STREAM))
         made.settimeout(2)
         self.sockets.append(made)

@@ -14,13 +14,14 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class ScriptedServer:
-    """Holds the listeners and the accepted connections."""
+    """Holds the listeners, the accepted connections, and those that it made itself."""
 
     def __init__(self, host: str, backlog: int) -> None:
         self.host = host
         self.backlog = backlog
         self.listeners: list[socket.socket] = []
         self.connections: list[socket.socket] = []
+        self.requests: list[socket.socket] = []
 
     def open_listener(self, port: str = str(PORT)) -> None:
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -42,8 +43,9 @@ class ScriptedServer:
             connection.settimeout(2)
             self.connections.append(connection)
 
-    def read(self) -> None:
-        for connection in self.connections:
+    def read(self, count: str = "all") -> None:
+        """From the first so many connections."""
+        for connection in self.connections[: None if count == "all" else int(count)]:
             connection.recv(1 << 20)
 
     def answer(self) -> None:
@@ -68,6 +70,12 @@ class ScriptedServer:
         with socket.socket(socket.AF_INET) as client:
             client.settimeout(2)
             client.connect_ex((host, int(port)))
+
+    def request(self, host: str, port: str) -> None:
+        """As a client that waits for its answer: the connection is kept."""
+        client = socket.create_connection((host, int(port)), timeout=2)
+        client.sendall(b"GET / HTTP/1.1\r\nHost: other\r\n\r\n")
+        self.requests.append(client)
 
     def kill_self(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -142,10 +142,12 @@ def test_an_unanswered_request_that_goes_on_into_a_reset_is_one_drop(
     pod.tell("accept 1")
     pod.tell("read")
     pod.tell("close")
+    before = pod.resets_sent()
     with contextlib.suppress(OSError):
         for _ in range(3):
             connection.sendall(b"the rest of the body")
             time.sleep(0.01)
+    assert pod.resets_sent() > before
     assert pod.dropped() == {(Kind.UNANSWERED, Phase.TERMINATING): 1}
 
 
