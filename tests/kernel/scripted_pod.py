@@ -1,5 +1,6 @@
 """A real pod with a scripted server, its client, and what the kernel side has counted of it."""
 
+import secrets
 import socket
 import sys
 import threading
@@ -159,21 +160,29 @@ def scripted_pod(
 ) -> Iterator[ScriptedPod]:
     """A pod whose server listens; removed at the end."""
     pod = node.start_pod("scripted")
-    control_path = node.directory / f"control-{pod.uid[:8]}"
     try:
-        container = pod.start_container(
-            [sys.executable, "-S", str(SCRIPT), str(control_path), host, str(backlog)]
-        )
-        control = _connect(control_path)
-        scripted = ScriptedPod(kernel, pod, container, control)
-        if listening:
-            scripted.tell("open_listener")
-        try:
+        with scripted_container(kernel, node, pod, host, backlog) as scripted:
+            if listening:
+                scripted.tell("open_listener")
             yield scripted
-        finally:
-            scripted.close()
     finally:
         pod.remove()
+
+
+@contextmanager
+def scripted_container(
+    kernel: KernelSide, node: Node, pod: Pod, host: str = "0.0.0.0", backlog: int = 16
+) -> Iterator[ScriptedPod]:
+    """One more container of a pod, with a server that does not listen yet."""
+    control_path = node.directory / f"control-{secrets.token_hex(4)}"
+    container = pod.start_container(
+        [sys.executable, "-S", str(SCRIPT), str(control_path), host, str(backlog)]
+    )
+    scripted = ScriptedPod(kernel, pod, container, _connect(control_path))
+    try:
+        yield scripted
+    finally:
+        scripted.close()
 
 
 def _connect(path: Path) -> socket.socket:
