@@ -26,6 +26,8 @@ from tests.kernel.scripted_server import PORT
 SCRIPT = Path(__file__).with_name("scripted_server.py")
 SETTLE_SECONDS = 0.05
 """Resets and records are delivered within this."""
+TCP_LISTEN = "0A"
+"""The state in /proc/net/tcp."""
 REQUEST = b"GET / HTTP/1.1\r\nHost: pod\r\n\r\n"
 
 Result = TypeVar("Result")
@@ -69,6 +71,18 @@ class ScriptedPod:
         lines = Path(f"/proc/{self.pod.pause_pid}/net/snmp").read_text().splitlines()
         names, values = (line.split() for line in lines if line.startswith("Tcp:"))
         return int(values[names.index("OutRsts")])
+
+    def wait_queued(self, count: int) -> None:
+        """Until so many connections wait to be accepted (the receive queue of the IPv4 listener)."""
+        deadline = time.monotonic() + 5
+        while self._queued() != count:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def _queued(self) -> int:
+        lines = Path(f"/proc/{self.pod.pause_pid}/net/tcp").read_text().splitlines()[1:]
+        queues = [fields[4] for line in lines if (fields := line.split())[3] == TCP_LISTEN]
+        return sum(int(queue.partition(":")[2], 16) for queue in queues)
 
     def kill(self) -> None:
         """As the runtime does at the end of the grace period; returns when the container has ended."""

@@ -2,9 +2,10 @@
 
 import socket
 import struct
-import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from queue import Queue
 
 import pytest
 
@@ -13,7 +14,8 @@ from agent.core.phases import Phase
 from agent.kernel.kernel_side import KernelSide
 from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.node import Node
-from agent.lab.node.probe import ProbeKind, ProbeResult, ProbeTarget
+from agent.lab.node.probe import ProbeKind, Prober, ProbeResult, ProbeTarget
+from tests.kernel.raw_segments import Flags, send_segment
 from tests.kernel.scripted_pod import REQUEST, Client, ScriptedPod, client_of, scripted_pod
 from tests.kernel.scripted_server import PORT
 
@@ -36,26 +38,60 @@ def nothing_counted(pod: ScriptedPod) -> bool:
     return not tally.dropped and not tally.late
 
 
-def test_probes_of_the_kubelet_are_neither_drops_nor_late(bridge: Node, pod: ScriptedPod) -> None:
-    results: list[ProbeResult] = []
-    some = threading.Event()
+class Probing:
+    """Probes of one pod's port by a process named kubelet, and how they ended."""
 
-    def receive(result: ProbeResult) -> None:
-        results.append(result)
-        if len(results) >= 3:
-            some.set()
+    def __init__(self, prober: Prober, pod: ScriptedPod) -> None:
+        self._prober = prober
+        self._target = ProbeTarget(pod.pod.uid, ProbeKind.HTTP_GET, pod.pod.addresses.v4, PORT, timeout_s=3)
+        self._results: Queue[ProbeResult] = Queue()
 
+    def start(self, kind: ProbeKind, period_s: float) -> None:
+        self._prober.watch(replace(self._target, kind=kind, period_s=period_s), self._results.put)
+
+    def next_success(self) -> bool:
+        """How the next probe ended."""
+        return self._results.get(timeout=5).success
+
+    def stop(self) -> None:
+        self._prober.forget(self._target.name)
+
+
+@pytest.fixture
+def probing(bridge: Node, pod: ScriptedPod) -> Iterator[Probing]:
     prober = bridge.prober()
-    target = ProbeTarget("p", ProbeKind.TCP_SOCKET, pod.pod.addresses.v4, PORT, period_s=0.1)
-    prober.watch(target, receive)
-    assert some.wait(5)
-    assert all(result.success for result in results)
+    started = Probing(prober, pod)
+    yield started
+    started.stop()
+    prober.close()
+
+
+def test_probes_of_the_kubelet_are_neither_drops_nor_late(pod: ScriptedPod, probing: Probing) -> None:
+    probing.start(ProbeKind.TCP_SOCKET, 0.1)
+    assert all(probing.next_success() for _ in range(3))
     pod.tell("close_listener")
-    results.clear()
-    some.clear()
-    assert some.wait(5)
-    prober.forget("p")
-    assert not any(result.success for result in results[1:])
+    while probing.next_success():
+        pass
+    assert not any(probing.next_success() for _ in range(3))
+    assert nothing_counted(pod)
+
+
+def test_a_probe_that_waits_for_its_answer_when_the_pod_ends_is_no_drop(
+    pod: ScriptedPod, probing: Probing
+) -> None:
+    probing.start(ProbeKind.HTTP_GET, 5)
+    pod.tell("accept 1")
+    pod.tell("read")
+    pod.kill()
+    assert not probing.next_success()
+    assert nothing_counted(pod)
+
+
+def test_a_probe_that_was_never_accepted_is_no_drop(pod: ScriptedPod, probing: Probing) -> None:
+    probing.start(ProbeKind.HTTP_GET, 5)
+    pod.wait_queued(1)
+    pod.tell("close_listener")
+    assert not probing.next_success()
     assert nothing_counted(pod)
 
 
@@ -93,9 +129,62 @@ def test_a_client_that_closed_before_it_was_answered_is_no_drop(pod: ScriptedPod
     assert pod.dropped() == {}
 
 
+@pytest.mark.parametrize("aborts", [False, True])
+def test_a_client_that_left_the_accept_queue_is_no_drop(
+    pod: ScriptedPod, client: Client, aborts: bool
+) -> None:
+    (connection,) = client.connect()
+    connection.sendall(REQUEST)
+    if aborts:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+    time.sleep(0.02)
+    pod.tell("close_listener")
+    assert pod.dropped() == {}
+
+
+def test_a_kept_alive_connection_that_the_pod_closes_while_idle_is_no_drop(
+    pod: ScriptedPod, client: Client
+) -> None:
+    (connection,) = client.connect()
+    pod.tell("accept 1")
+    for _ in range(2):
+        connection.sendall(REQUEST)
+        pod.tell("read")
+        pod.tell("answer")
+        connection.recv(100)
+    pod.tell("close")
+    assert connection.recv(100) == b""
+    connection.close()
+    assert pod.dropped() == {}
+
+
 def test_a_scan_of_ports_never_served_is_no_drop(pod: ScriptedPod, client: Client) -> None:
     assert sum(client.refused(1, port) for port in range(9000, 9020)) == 20
     assert pod.dropped() == {}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [Flags.ACK, Flags.FIN, Flags.FIN | Flags.PUSH | Flags.URGENT, Flags.FIN | Flags.ACK, Flags.NONE],
+    ids=["ack", "fin", "xmas", "fin-ack", "null"],
+)
+def test_a_scan_with_segments_that_open_nothing_is_no_drop(
+    pod: ScriptedPod, outside: ClientNamespace, flags: Flags
+) -> None:
+    pod.tell("open_listener 8081")
+    pod.tell("close_listener")
+    for port in (PORT, 8081):
+        send_segment(outside, pod.pod.addresses.v4, port, flags)
+    assert nothing_counted(pod)
+    assert pod.resets_sent() >= 1
+
+
+def test_a_half_open_scan_of_a_served_port_is_no_drop(pod: ScriptedPod, outside: ClientNamespace) -> None:
+    send_segment(outside, pod.pod.addresses.v4, PORT, Flags.SYN)
+    time.sleep(0.02)
+    pod.tell("close_listener")
+    assert nothing_counted(pod)
 
 
 def test_traffic_inside_the_pod_is_no_drop(pod: ScriptedPod) -> None:
@@ -143,6 +232,35 @@ def test_a_reset_that_the_pod_receives_as_a_client_is_no_drop(
         pod.tell(f"connect {other.pod.addresses.v4} {PORT}")
         assert nothing_counted(pod)
         assert other.dropped() == {(Kind.REFUSED, Phase.CLOSED): 1}
+
+
+def test_a_request_of_the_pod_that_its_server_resets_is_the_servers_drop(
+    kernel: KernelSide, bridge: Node, pod: ScriptedPod
+) -> None:
+    with scripted_pod(kernel, bridge) as other:
+        other.delete()
+        pod.tell(f"request {other.pod.addresses.v4} {PORT}")
+        other.tell("accept 1")
+        other.tell("read")
+        other.tell("abort")
+        pod.kill()
+        assert nothing_counted(pod)
+        assert other.dropped() == {(Kind.ABORTED, Phase.TERMINATING): 1}
+
+
+def test_a_pod_that_ends_with_a_request_of_its_own_under_way_dropped_nothing(
+    kernel: KernelSide, bridge: Node, pod: ScriptedPod
+) -> None:
+    with scripted_pod(kernel, bridge) as other:
+        pod.tell(f"request {other.pod.addresses.v4} {PORT}")
+        other.tell("accept 1")
+        other.tell("read")
+        other.tell("answer")
+        pod.kill()
+        time.sleep(0.02)
+        other.kill()
+        assert nothing_counted(pod)
+        assert nothing_counted(other)
 
 
 def test_a_reopened_port_is_not_closed(pod: ScriptedPod, client: Client) -> None:
