@@ -17,6 +17,7 @@ from bench.agent_start import start_agent
 from bench.connections import CLOSED_PORT, SERVED_PORT, Target, served_pod
 from bench.empty_program import EmptyPrograms
 from bench.program_cost import Cost, costs_under
+from bench.tcpdump_count import refused_beside_tcpdump
 
 REFUSED = 100_000
 ANSWERED = 3_000
@@ -66,8 +67,13 @@ def _connections(cache: Path) -> None:
         finally:
             kernel.stop()
         after = target.connect(CLOSED_PORT, REFUSED)
+        beside_tcpdump = refused_beside_tcpdump(target, REFUSED)
+    without = (before + after) / 2
     print(f"refused a second without Lastcall, with, without: {before:.0f} {attached:.0f} {after:.0f}")
-    print(f"with / without: {attached / ((before + after) / 2):.2f}; counted {counted} of {REFUSED}")
+    print(f"with Lastcall / without: {attached / without:.2f}; counted {counted} of {REFUSED}")
+    if beside_tcpdump is not None:
+        rate, captured = beside_tcpdump
+        print(f"with tcpdump / without: {rate / without:.2f}; captured {captured} of {REFUSED}")
 
 
 def _refused_counted(kernel: KernelSide) -> int:

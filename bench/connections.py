@@ -33,6 +33,7 @@ class Target:
     """A pod that listens on SERVED_PORT, and the client beside it."""
 
     container: Container
+    pod_netns: str
     address: str
     client: ClientNamespace
 
@@ -56,6 +57,6 @@ def served_pod(node: Node) -> Iterator[Target]:
     pod = node.start_pod("bench")
     try:
         container = pod.start_container(server_argv(ServerSettings(port=SERVED_PORT)))
-        yield Target(container, pod.addresses.v4, node.client_namespace("bench"))
+        yield Target(container, pod.netns, pod.addresses.v4, node.client_namespace("bench"))
     finally:
         pod.remove()
