@@ -1,58 +1,99 @@
-"""A storm is counted exactly, phases included."""
+"""A storm is counted exactly, phases and sources included."""
 
+import json
 import subprocess
 import sys
 import time
+from collections import Counter
+from ipaddress import IPv4Address
+
+import pytest
 
 from agent.core.kinds import Kind
 from agent.core.phases import Phase
 from agent.kernel.kernel_side import KernelSide
 from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.node import Node
+from tests.kernel.client_addresses import add_addresses
 from tests.kernel.scripted_pod import ScriptedPod, scripted_pod
 from tests.kernel.scripted_server import PORT
 
-CONNECTIONS = 500_000
 PROCESSES = 2
+ADDRESSES = 8
+BEFORE, AROUND, AFTER = 200_000, 100_000, 200_000
+"""Connections before the stop signal, while it is sent, and after it."""
+STORM_SECONDS = 100
 STORM = """
-import socket, sys
-host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-refused = 0
-for _ in range(count):
+import itertools, json, socket, sys
+host, port, count, *sources = sys.argv[1:]
+refused = dict.fromkeys(sources, 0)
+for source in itertools.islice(itertools.cycle(sources), int(count)):
     attempt = socket.socket()
-    refused += attempt.connect_ex((host, port)) == 111
+    attempt.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT
+    attempt.bind((source, 0))
+    refused[source] += attempt.connect_ex((host, int(port))) == 111
     attempt.close()
-print(refused)
+print(json.dumps(refused))
 """
 
 
-def start_storm(namespace: ClientNamespace, pod: ScriptedPod, count: int) -> list[subprocess.Popen[str]]:
-    arguments = [pod.pod.addresses.v4, str(PORT), str(count // PROCESSES)]
-    command = ["ip", "netns", "exec", namespace.path.name, sys.executable, "-S", "-c", STORM, *arguments]
-    return [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+@pytest.fixture(scope="module")
+def crowd(bridge: Node) -> tuple[ClientNamespace, list[str]]:
+    """A client namespace and several addresses that it has."""
+    namespace = bridge.client_namespace("crowd")
+    return namespace, add_addresses(bridge, namespace, ADDRESSES)
 
 
-def refused_by(storm: list[subprocess.Popen[str]]) -> int:
-    return sum(int(process.communicate(timeout=100)[0]) for process in storm)
+class Storm:
+    """Refused connections from several processes at once, each from addresses of its own."""
+
+    def __init__(self, namespace: ClientNamespace, sources: list[str], pod: ScriptedPod, count: int) -> None:
+        command = ["ip", "netns", "exec", namespace.path.name, sys.executable, "-S", "-c", STORM]
+        target = [pod.pod.addresses.v4, str(PORT), str(count // PROCESSES)]
+        self._processes = [
+            subprocess.Popen([*command, *target, *sources[at::PROCESSES]], stdout=subprocess.PIPE, text=True)
+            for at in range(PROCESSES)
+        ]
+
+    def refused(self) -> Counter[str]:
+        """What the clients counted, by their address, once all have ended."""
+        total: Counter[str] = Counter()
+        for process in self._processes:
+            total.update(json.loads(process.communicate(timeout=STORM_SECONDS)[0]))
+        return total
+
+
+def await_more(pod: ScriptedPod, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while pod.dropped().total() <= count:
+        assert time.monotonic() < deadline
 
 
 def test_half_a_million_refusals_are_counted_exactly_with_a_stop_signal_in_the_middle(
-    kernel: KernelSide, bridge: Node, outside: ClientNamespace
+    kernel: KernelSide, bridge: Node, crowd: tuple[ClientNamespace, list[str]]
 ) -> None:
+    running, stopped = (Kind.REFUSED, Phase.RUNNING), (Kind.REFUSED, Phase.RESTARTING)
+    lost_before = sum(hook.lost for hook in kernel.read_counts().hooks.values())
     with scripted_pod(kernel, bridge) as pod:
         pod.tell("close_listener")
-        before = refused_by(start_storm(outside, pod, CONNECTIONS // 2))
-        assert pod.dropped() == {(Kind.REFUSED, Phase.RUNNING): before}
-        storm = start_storm(outside, pod, CONNECTIONS // 2)
-        time.sleep(1)
+        before = Storm(*crowd, pod, BEFORE).refused()
+        assert pod.dropped() == {running: before.total()}
+
+        storm = Storm(*crowd, pod, AROUND)
+        await_more(pod, before.total())
         pod.container.stop_signal(15)
-        after = refused_by(storm)
-        counts = kernel.read_counts()
+        around = storm.refused()
         dropped = pod.dropped()
-        assert before + after == CONNECTIONS
-        assert dropped.total() == CONNECTIONS
-        assert set(dropped) == {(Kind.REFUSED, Phase.RUNNING), (Kind.REFUSED, Phase.RESTARTING)}
-        assert dropped[Kind.REFUSED, Phase.RUNNING] > before
-        assert all(hook.lost == 0 for hook in counts.hooks.values())
-        sources = [count for (netns, _), count in counts.sources.items() if netns == pod.netns]
-        assert sources == [CONNECTIONS]
+        assert set(dropped) == {running, stopped}
+        assert dropped[running] > before.total()
+        assert dropped.total() == (before + around).total()
+
+        after = Storm(*crowd, pod, AFTER).refused()
+        assert pod.dropped() - dropped == {stopped: after.total()}
+
+        refused = before + around + after
+        assert refused.total() == BEFORE + AROUND + AFTER
+        counts = kernel.read_counts()
+        sources = {address: n for (netns, address), n in counts.sources.items() if netns == pod.netns}
+        assert sources == {IPv4Address(address): count for address, count in refused.items()}
+        assert sum(hook.lost for hook in counts.hooks.values()) == lost_before
