@@ -86,6 +86,14 @@ INLINE void read_socket(struct sock *sk, struct lc_connection *connection) {
     connection->remote_port = bpf_ntohs(READ(sk, __sk_common.skc_dport));
 }
 
+/* Traffic inside a pod: to one of its addresses from the same one, or from 127.0.0.0/8. */
+INLINE bool stays_inside(struct lc_connection *connection) {
+    struct lc_address *remote = &connection->remote;
+
+    return same_address(&connection->local, remote) ||
+           (remote->high == 0 && bpf_ntohll(remote->low) >> 24 == 0xffff7f);
+}
+
 INLINE bool arrives_by_loopback(struct sk_buff *skb) {
     struct net_device *device = READ(skb, dev);
 

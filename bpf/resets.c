@@ -39,7 +39,7 @@ INLINE void answered_with_reset(struct sock *sk, struct sk_buff *skb) {
         return;
     if ((segment.flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK))
         return; /* the pod is the client */
-    if (same_address(&segment.connection.local, &segment.connection.remote) || arrives_by_loopback(skb))
+    if (stays_inside(&segment.connection) || arrives_by_loopback(skb))
         return;
     key.netns = netns_of_reset(sk, skb);
     if (!key.netns || key.netns == HOST_NETNS)
@@ -99,7 +99,7 @@ INLINE void reset_by_pod(struct sock *sk) {
     if (kind == KIND_LATE)
         return;
     read_socket(sk, &connection);
-    if (same_address(&connection.local, &connection.remote) || is_probe(&connection))
+    if (stays_inside(&connection) || is_probe(&connection))
         return;
     if (connection_counted(&connection, kind, bpf_ktime_get_ns()))
         return;

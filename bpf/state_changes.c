@@ -12,7 +12,7 @@ INLINE void connection_accepted(struct sock *sk) {
     connection_begins(&connection);
     if (!(pod_facts(key.netns) & FACT_DELETED))
         return;
-    if (same_address(&connection.local, &connection.remote) || is_probe(&connection))
+    if (stays_inside(&connection) || is_probe(&connection))
         return;
     count_late(key.netns, key.port, facts_of_arrival(key.netns, port));
 }
@@ -34,7 +34,7 @@ INLINE void connection_closed(struct sock *sk) {
     if (READ(sk, sk_shutdown) != 3 || !in_flight(sk))
         return;
     read_socket(sk, &connection);
-    if (same_address(&connection.local, &connection.remote) || is_probe(&connection))
+    if (stays_inside(&connection) || is_probe(&connection))
         return;
     if (connection_counted(&connection, KIND_UNANSWERED, bpf_ktime_get_ns()))
         return;

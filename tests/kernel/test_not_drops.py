@@ -187,10 +187,27 @@ def test_a_half_open_scan_of_a_served_port_is_no_drop(pod: ScriptedPod, outside:
     assert nothing_counted(pod)
 
 
-def test_traffic_inside_the_pod_is_no_drop(pod: ScriptedPod) -> None:
+@pytest.fixture(params=["127.0.0.1", "127.0.0.2", "own"])
+def inside(request: pytest.FixtureRequest, pod: ScriptedPod) -> str:
+    """An address by which the pod reaches itself; to 127.0.0.2 it comes from another, 127.0.0.1."""
+    return pod.pod.addresses.v4 if request.param == "own" else str(request.param)
+
+
+def test_a_refusal_inside_the_pod_is_no_drop(pod: ScriptedPod, inside: str) -> None:
     pod.tell("close_listener")
-    pod.tell(f"connect 127.0.0.1 {PORT}")
-    pod.tell(f"connect {pod.pod.addresses.v4} {PORT}")
+    before = pod.resets_sent()
+    pod.tell(f"connect {inside} {PORT}")
+    assert pod.resets_sent() > before
+    assert nothing_counted(pod)
+
+
+def test_a_request_inside_the_pod_is_neither_late_nor_dropped(pod: ScriptedPod, inside: str) -> None:
+    for _ in range(3):
+        pod.tell(f"request {inside} {PORT}")
+    pod.tell("accept 2")
+    pod.tell("read 1")
+    pod.tell("close")
+    pod.tell("close_listener")
     assert nothing_counted(pod)
 
 
