@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+from typing import NoReturn
 
 COMMANDS = {
     "run": "watch this node: the DaemonSet's process",
@@ -12,10 +13,18 @@ COMMANDS = {
 """Each is a package of that name with a module `command`, imported only when it is called."""
 
 
+class CommandLine(argparse.ArgumentParser):
+    """Says what is wrong in one line; how it is meant to be used is left to --help."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the message and exit code 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command. Returns its exit code; a wrong flag ends with one line and exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
+    parser = CommandLine(
         prog="agent", description="Lastcall: the connections that dying Kubernetes pods drop."
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -119,6 +119,10 @@ def _load_file(kubeconfig: Path, configuration: Configuration) -> None:
         raise ConnectionSettingsError(
             f"kubeconfig {kubeconfig} is not usable: {one_line(str(error)) or type(error).__name__}"
         ) from None
+    if not str(configuration.host).startswith(("http://", "https://")):
+        raise ConnectionSettingsError(
+            f"kubeconfig {kubeconfig} is not usable: its server {configuration.host!r} is no http or https URL"
+        )
 
 
 def _seconds(header: str | None) -> float | None:

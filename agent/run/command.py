@@ -15,7 +15,7 @@ from agent.kernel.errors import KernelSideError
 from agent.outputs.http_server import HttpServer
 from agent.outputs.prometheus import AgentCollector
 from agent.run.node_agent import NodeAgent
-from agent.run.settings import Settings, parse_listen
+from agent.run.settings import Settings, parse_listen, parse_retention
 
 DEFAULT_LISTEN = "0.0.0.0:9435"
 KUBE_PROXY_METRICS = "http://127.0.0.1:10249/metrics"
@@ -58,10 +58,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> Settings:
     host, port = parse_listen(args.listen)
-    try:
-        retention = float(args.retention)
-    except ValueError:
-        raise ValueError(f"not a number of seconds: --retention {args.retention!r}") from None
+    if not args.node_name:
+        raise ValueError("the node has no name: give the one it has in the API with --node-name")
     return Settings(
         node_name=args.node_name,
         kubeconfig=Path(args.kubeconfig) if args.kubeconfig else None,
@@ -69,7 +67,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         listen_port=port,
         kube_proxy_metrics=args.kube_proxy_metrics,
         cache=Path(args.cache_dir),
-        retention_seconds=retention,
+        retention_seconds=parse_retention(args.retention),
     )
 
 

@@ -1,7 +1,10 @@
 """What `agent run` is told, by flag or by environment."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+
+LONGEST_RETENTION_SECONDS = 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,17 @@ class Settings:
 def parse_listen(text: str) -> tuple[str, int]:
     """`host:port`, `[v6]:port` or `:port`. Raises ValueError that says so."""
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"not an address to listen on: {text!r}; write host:port, for example 0.0.0.0:9435")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+
+
+def parse_retention(text: str) -> float:
+    """Seconds, from 0 to a year. Raises ValueError that says so."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LONGEST_RETENTION_SECONDS:
+        raise ValueError(f"not a time to keep series: --retention {text!r}; write seconds, for example 600")
+    return seconds
