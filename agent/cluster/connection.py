@@ -121,7 +121,7 @@ def _load_file(kubeconfig: Path, configuration: Configuration) -> None:
         ) from None
     if not str(configuration.host).startswith(("http://", "https://")):
         raise ConnectionSettingsError(
-            f"kubeconfig {kubeconfig} is not usable: its server {configuration.host!r} is no http or https URL"
+            f"kubeconfig {kubeconfig} is not usable: {configuration.host!r} is no http or https URL"
         )
 
 
