@@ -1,12 +1,14 @@
 """`agent run` as a process, for tests that look at it from outside."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +52,28 @@ class RunningAgent:
         """The metrics by family name."""
         return {family.name: family for family in text_string_to_metric_families(self.get("/metrics")[1])}
 
+    def await_metrics(self, holds: Callable[[dict[str, Metric]], bool], seconds: float = 5) -> None:
+        """Scrape until something holds."""
+        deadline = time.monotonic() + seconds
+        while not holds(self.families()):
+            assert time.monotonic() < deadline, self.get("/metrics")[1]
+            time.sleep(0.05)
+
+    def dropped(self, pod: str) -> Counter[tuple[str, str]]:
+        """The pod's drops by kind and phase."""
+        samples = self.families()["lastcall_pod_dropped_connections"].samples
+        counts = {
+            (sample.labels["kind"], sample.labels["phase"]): int(sample.value)
+            for sample in samples
+            if sample.labels["pod"] == pod
+        }
+        return +Counter(counts)
+
+    def late(self, pod: str) -> Counter[str]:
+        """The pod's late connections by phase."""
+        samples = self.families()["lastcall_pod_late_connections"].samples
+        return +Counter({s.labels["phase"]: int(s.value) for s in samples if s.labels["pod"] == pod})
+
     def resident_megabytes(self) -> float:
         """VmRSS in 10^6 bytes."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
@@ -63,8 +87,11 @@ class RunningAgent:
 
 
 @contextmanager
-def running_agent(port: int, *arguments: str) -> Iterator[RunningAgent]:
-    """An agent that is killed at the end if the test has not ended it."""
+def running_agent(*arguments: str) -> Iterator[RunningAgent]:
+    """An agent on a free port, that is killed at the end if the test has not ended it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started = time.monotonic()
     process = subprocess.Popen(
         [*COMMAND, "--listen", f"127.0.0.1:{port}", "--node-name", "lab-node", *arguments],
         stdin=subprocess.DEVNULL,
@@ -72,7 +99,7 @@ def running_agent(port: int, *arguments: str) -> Iterator[RunningAgent]:
         text=True,
     )
     try:
-        yield RunningAgent(process, f"http://127.0.0.1:{port}", time.monotonic())
+        yield RunningAgent(process, f"http://127.0.0.1:{port}", started)
     finally:
         if process.poll() is None:
             process.kill()
