@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent.doctor.api import ask_api
 from agent.doctor.facts import CgroupLayout, Facts, HookProbe, Probe, Tracefs
+from agent.kernel.capabilities import OWN_STATUS, effective_capabilities
 from agent.kernel.errors import KernelSideError
 from agent.kernel.loader import load_programs
 from agent.kernel.namespaces import cookie_here
@@ -20,14 +21,6 @@ from agent.kernel.namespaces import cookie_here
 BTF = Path("/sys/kernel/btf/vmlinux")
 LOCKDOWN = Path("/sys/kernel/security/lockdown")
 MOUNTS = Path("/proc/self/mountinfo")
-CAPABILITY_BITS = {
-    "CAP_NET_ADMIN": 12,
-    "CAP_SYS_PTRACE": 19,
-    "CAP_SYS_ADMIN": 21,
-    "CAP_PERFMON": 38,
-    "CAP_BPF": 39,
-}
-"""From linux/capability.h."""
 
 ANSWER_SECONDS = 3.0
 KUBE_PROXY_METRICS_BYTES = 32 * 1024 * 1024
@@ -40,7 +33,7 @@ def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str) -> F
     mounts = tuple(mount_points(MOUNTS.read_text()))
     return Facts(
         effective_uid=uid,
-        capabilities=effective_capabilities(Path("/proc/self/status").read_text()),
+        capabilities=effective_capabilities(OWN_STATUS.read_text()),
         kernel_release=platform.release(),
         btf=_btf(),
         tracefs=find_tracefs(mounts),
@@ -53,12 +46,6 @@ def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str) -> F
         api=ask_api(kubeconfig, node_name, ANSWER_SECONDS),
         kube_proxy=ask_kube_proxy(kube_proxy_metrics),
     )
-
-
-def effective_capabilities(status: str) -> frozenset[str]:
-    """The capabilities of interest that a process has, by its /proc/PID/status."""
-    effective = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
-    return frozenset(name for name, bit in CAPABILITY_BITS.items() if effective >> bit & 1)
 
 
 def _btf() -> Probe:

@@ -59,6 +59,8 @@ def load_programs(host_netns: int, cache: Path = DEFAULT_CACHE) -> LoadedProgram
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                # Ctrl-C in a terminal goes to a whole process group, and is the parent's to answer.
+                process_group=0,
             )
         try:
             ours.settimeout(LOAD_TIMEOUT_SECONDS)
@@ -83,7 +85,7 @@ def _receive(channel: socket.socket, child: subprocess.Popen[bytes]) -> LoadedPr
         raise KernelSideError(f"the loader ended early: {_complaint(child)}")
     answer = json.loads(body)
     if answer["error"]:
-        raise KernelSideError(answer["error"])
+        raise KernelSideError(": ".join([answer["error"], *_reported_errors(_output(child))[:1]]))
     names: dict[str, dict[str, int]] = {"map": {}, "program": {}, "link": {}}
     for descriptor in answer["descriptors"]:
         kind, _, name = descriptor.partition(":")
@@ -119,8 +121,16 @@ def _receive_descriptor(channel: socket.socket) -> int:
 
 def _complaint(child: subprocess.Popen[bytes]) -> str:
     """The line of the child's output that says most: a compiler error, else the last line."""
+    lines = _output(child)
+    return (_reported_errors(lines) or lines[-1:] or ["it printed nothing"])[0]
+
+
+def _output(child: subprocess.Popen[bytes]) -> list[str]:
     child.kill()
     output = child.stdout.read() if child.stdout is not None else b""
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "error:" in line]
-    return (errors or lines[-1:] or ["it printed nothing"])[0]
+    return [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+
+
+def _reported_errors(lines: list[str]) -> list[str]:
+    """As compilers and bcc write them."""
+    return [line for line in lines if "error:" in line]

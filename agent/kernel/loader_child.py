@@ -104,7 +104,7 @@ def compile_programs(tree: Path, text: str, plan: HookPlan, host_netns: int) -> 
     try:
         return BPF(text=text.encode(), cflags=flags), lib
     except Exception as error:
-        raise KernelSideError(f"the BPF programs do not compile on this kernel ({error})") from None
+        raise KernelSideError(f"the BPF programs cannot be compiled or loaded ({error})") from None
 
 
 def _attach(module: Any, library: Any, hook: Hook, descriptors: dict[str, int]) -> HookStatus:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.cluster.failures import ConnectionSettingsError
 from agent.kernel.btf_headers import DEFAULT_CACHE
+from agent.kernel.capabilities import demand_capabilities
 from agent.kernel.errors import KernelSideError
 from agent.outputs.http_server import HttpServer
 from agent.outputs.prometheus import AgentCollector
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = _settings(args)
         _demand_root()
+        demand_capabilities()
         return _serve(settings)
     except (KernelSideError, ConnectionSettingsError, ValueError) as error:
         print(f"agent run: {error}", file=sys.stderr)

@@ -1,8 +1,11 @@
 """Whatever is wrong, a person gets one line that says what to do, and no traceback."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,31 @@ def test_outside_a_pod_a_kubeconfig_is_asked_for() -> None:
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["nonsense"], ["--listen"]])
 def test_a_wrong_word_is_named_with_exit_code_2(arguments: list[str]) -> None:
     assert arguments[0] in complaint(*arguments, code=2)
+
+
+def test_root_without_its_capabilities_is_told_which_to_add(usable: list[str]) -> None:
+    around = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all")
+    assert "add SYS_ADMIN to" in complaint(*usable, around=around)
+
+
+def test_ctrl_c_while_it_loads_is_a_clean_end(usable: list[str]) -> None:
+    """In a terminal it goes to the agent and to its loader."""
+    agent = subprocess.Popen([*RUN, *usable], stderr=subprocess.PIPE, text=True, process_group=0)
+    try:
+        await_loader(agent.pid)
+        os.killpg(agent.pid, signal.SIGINT)
+        _, written = agent.communicate(timeout=30)
+    finally:
+        agent.kill()
+    assert agent.returncode == 0
+    assert "Traceback" not in written
+    assert "loader" not in written
+
+
+def await_loader(pid: int) -> None:
+    """Until the agent's child is in the process group that it is to be in."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    deadline = time.monotonic() + 10
+    while not any(os.getpgid(int(child)) != pid for child in children.read_text().split()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -12,7 +12,6 @@ from agent.doctor.facts import CgroupLayout
 from agent.doctor.gather import (
     ask_kube_proxy,
     cgroup_layout,
-    effective_capabilities,
     find_tracefs,
     kubepods_below,
     mount_points,
@@ -64,11 +63,6 @@ def test_tracefs_is_found_where_it_is_mounted_and_not_readable_when_it_has_no_ev
     assert found is not None
     assert found.mount == tmp_path
     assert found.readable
-
-
-def test_capabilities_are_read_from_their_bits() -> None:
-    assert effective_capabilities("Name:\tx\nCapEff:\t0000008000001000\n") == {"CAP_BPF", "CAP_NET_ADMIN"}
-    assert effective_capabilities("CapEff:\t0000000000000000\n") == frozenset()
 
 
 @contextmanager

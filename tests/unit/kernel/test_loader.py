@@ -70,6 +70,12 @@ def test_an_error_of_the_child_is_told_in_its_words(child: Path) -> None:
     )
 
 
+def test_an_error_of_the_child_is_told_with_what_bcc_printed_of_it(child: Path) -> None:
+    code = CHILD + "print('could not open bpf map: pods, error: Operation not permitted', flush=True)\n"
+    said = complaint_about(child, code + "send(channel, answer([], {}, 'not loaded'), {})\n")
+    assert said == "not loaded: could not open bpf map: pods, error: Operation not permitted"
+
+
 def test_of_a_compilers_output_the_error_is_told(child: Path) -> None:
     said = complaint_about(
         child,
