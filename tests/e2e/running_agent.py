@@ -87,13 +87,16 @@ class RunningAgent:
 
 
 @contextmanager
-def running_agent(*arguments: str) -> Iterator[RunningAgent]:
-    """An agent on a free port, that is killed at the end if the test has not ended it."""
+def running_agent(*arguments: str, around: tuple[str, ...] = ()) -> Iterator[RunningAgent]:
+    """An agent on a free port, that is killed at the end if the test has not ended it.
+
+    `around` is a command that replaces itself by the one that it is given.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     started = time.monotonic()
     process = subprocess.Popen(
-        [*COMMAND, "--listen", f"127.0.0.1:{port}", "--node-name", "lab-node", *arguments],
+        [*around, *COMMAND, "--listen", f"127.0.0.1:{port}", "--node-name", "lab-node", *arguments],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -5,6 +5,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,35 @@ FILLED_LATER = {
 """Families without a sample while no pod has died."""
 
 
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
+@contextmanager
+def an_api() -> Iterator[ApiServer]:
     with ApiServer() as server:
         server.store.create(PODS, a_pod("web-0"))
         yield server
 
 
+def flags_for(api: ApiServer, folder: Path) -> list[str]:
+    kubeconfig = write_kubeconfig(folder / "kubeconfig", api.url, api.token)
+    return ["--kubeconfig", str(kubeconfig), "--kube-proxy-metrics", NO_KUBE_PROXY]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
+    """A ready agent that tests only look at."""
+    with an_api() as api, running_agent(*flags_for(api, tmp_path_factory.mktemp("undisturbed"))) as started:
+        started.await_status("/readyz", 200)
+        yield started
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    with an_api() as server:
+        yield server
+
+
 @pytest.fixture
 def flags(api: ApiServer, tmp_path: Path) -> list[str]:
-    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url, api.token)
-    return ["--kubeconfig", str(kubeconfig), "--kube-proxy-metrics", NO_KUBE_PROXY]
+    return flags_for(api, tmp_path)
 
 
 @pytest.fixture
@@ -81,10 +100,12 @@ def in_kernel() -> set[tuple[str, int]]:
     return {(kind, each["id"]) for kind in ("prog", "map", "link") for each in shown(kind)}
 
 
-def test_the_page_has_the_families_of_the_contract_with_their_types_and_labels(agent: RunningAgent) -> None:
-    agent.await_metrics(lambda families: "lastcall_kube_proxy_up" in families)
+def test_the_page_has_the_families_of_the_contract_with_their_types_and_labels(
+    undisturbed: RunningAgent,
+) -> None:
+    undisturbed.await_metrics(lambda families: "lastcall_kube_proxy_up" in families)
     found: dict[str, str] = {}
-    for family in agent.families().values():
+    for family in undisturbed.families().values():
         name = family.name + "_total" * (family.type == "counter")
         found[name] = family.type
         labels = {frozenset(sample.labels.keys() - {"le"}) for sample in family.samples}
@@ -94,9 +115,9 @@ def test_the_page_has_the_families_of_the_contract_with_their_types_and_labels(a
     }
 
 
-def test_a_known_pod_has_its_series_at_zero(agent: RunningAgent) -> None:
+def test_a_known_pod_has_its_series_at_zero(undisturbed: RunningAgent) -> None:
     for family in ("lastcall_pod_dropped_connections", "lastcall_pod_late_connections"):
-        samples = agent.families()[family].samples
+        samples = undisturbed.families()[family].samples
         assert {sample.labels["pod"] for sample in samples} == {"web-0"}
         assert {sample.value for sample in samples} == {0.0}
 
@@ -111,17 +132,30 @@ def test_a_pod_that_is_created_later_has_its_series_too(agent: RunningAgent, api
     )
 
 
-def test_every_hook_is_attached(agent: RunningAgent) -> None:
-    attached = agent.families()["lastcall_hook_attached"].samples
+def test_every_hook_is_attached(undisturbed: RunningAgent) -> None:
+    attached = undisturbed.families()["lastcall_hook_attached"].samples
     assert len(attached) >= 8
     assert {sample.value for sample in attached} == {1.0}
 
 
-def test_it_stays_within_its_memory(agent: RunningAgent) -> None:
-    agent.get("/metrics")
-    held = agent.resident_megabytes()
+def test_it_stays_within_its_memory(undisturbed: RunningAgent) -> None:
+    undisturbed.get("/metrics")
+    held = undisturbed.resident_megabytes()
     print(f"resident memory once ready: {held:.1f} MB")
     assert held <= LARGEST_MEGABYTES
+
+
+def test_a_node_without_tracefs_is_no_hindrance(flags: list[str]) -> None:
+    """Raw tracepoints need none."""
+    script = 'umount -l /sys/kernel/tracing; umount -l /sys/kernel/debug; exec "$@"'
+    with running_agent(*flags, around=("unshare", "-m", "sh", "-c", script, "sh")) as agent:
+        agent.await_status("/readyz", 200)
+        attached = {
+            sample.labels["hook"]
+            for sample in agent.families()["lastcall_hook_attached"].samples
+            if sample.labels["variant"] == "raw_tp" and sample.value
+        }
+    assert {"inet_sock_set_state", "kfree_skb", "signal_generate"} <= attached
 
 
 def test_hooks_are_attached_soon_after_the_start(flags: list[str]) -> None:
