@@ -53,6 +53,7 @@ class Ledger:
         self._source_counts: dict[tuple[int, Address], int] = {}
         self._named: dict[WorkloadKey, set[Address]] = {}
         self._other: dict[WorkloadKey, int] = {}
+        self._unattributed: Counter[Kind] = Counter()
         self._observed: set[tuple[str, Stage]] = set()
         self.lags: dict[tuple[WorkloadKey, Stage], Histogram] = {}
 
@@ -71,7 +72,9 @@ class Ledger:
         for tally in by_namespace.values():
             for (kind, _), connections in tally.dropped.items():
                 unattributed[kind] += connections
-        return Reading(pods, workloads, self._sources(tracker, workloads), unattributed)
+        # A counter never falls: what was shown before its pod became known stays.
+        self._unattributed |= unattributed
+        return Reading(pods, workloads, self._sources(tracker, workloads), Counter(self._unattributed))
 
     def _keep_highest(self, tracker: Tracker, counts: KernelCounts) -> None:
         """The kernel's table of sources evicts: a count that fell was evicted and began again.

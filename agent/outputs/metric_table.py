@@ -89,7 +89,7 @@ KUBE_PROXY_SYNC_LAG = Metric(
 UNATTRIBUTED = Metric(
     "lastcall_unattributed_dropped_connections_total",
     MetricType.COUNTER,
-    "Dropped connections in network namespaces that belong to no known pod.",
+    "Dropped connections in network namespaces whose pod is not known, or was not when they were read.",
     ("kind",),
 )
 EVENTS = Metric(

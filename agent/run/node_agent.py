@@ -80,11 +80,15 @@ class NodeAgent:
     def _run(self) -> None:
         next_tick = time.monotonic()
         while not self._stopping.is_set():
-            with contextlib.suppress(queue.Empty):
-                self._take(self._records.get(timeout=max(0.0, next_tick - time.monotonic())))
-            if time.monotonic() >= next_tick:
-                self._tick()
-                next_tick = time.monotonic() + TICK_SECONDS
+            try:
+                with contextlib.suppress(queue.Empty):
+                    self._take(self._records.get(timeout=max(0.0, next_tick - time.monotonic())))
+                if time.monotonic() >= next_tick:
+                    next_tick = time.monotonic() + TICK_SECONDS
+                    self._tick()
+            except Exception as error:
+                # One record that nobody foresaw must not end the counting of everything else.
+                logger.error("passed over a record: %s: %s; please report it", type(error).__name__, error)
 
     def _take(self, record: Record) -> None:
         with self._lock:
@@ -112,9 +116,9 @@ class NodeAgent:
 
     def _tick(self) -> None:
         """Observe what has settled, forget what is long over."""
-        counts = self._kernel.read_counts()
         now = time.time_ns()
         with self._lock:
+            counts = self._kernel.read_counts()
             reading = self._ledger.read(self._tracker, counts)
             for life in self._tracker.lives.values():
                 self._observe_lag(life, reading.pods.get(life.pod.uid, Tally()), now)
@@ -122,7 +126,8 @@ class NodeAgent:
             for life in self._tracker.ended_before(now - int(self._settings.retention_seconds * 1e9)):
                 self._ledger.retire(life, counts)
                 orders += self._tracker.forget(life)
-        self._carry_out(orders)
+            # Under the lock, so that no reading finds a namespace that is forgotten on one side only.
+            self._carry_out(orders)
 
     def _observe_lag(self, life: PodLife, tally: Tally, now: int) -> None:
         for stage, seconds in life.stage_seconds.items():
@@ -138,9 +143,9 @@ class NodeAgent:
 
     def snapshot(self) -> Snapshot:
         """What is known at this instant."""
-        counts = self._kernel.read_counts()
         runs = self._kernel.program_runs()
         with self._lock:
+            counts = self._kernel.read_counts()
             reading = self._ledger.read(self._tracker, counts)
             lives = tuple(self._tracker.lives.values())
             sources = {address for by_source in reading.sources.values() for address in by_source if address}

@@ -191,3 +191,11 @@ def test_a_workloads_counters_never_fall_when_its_pods_are_forgotten(steps: list
         assert all(now.late[phase] >= count for phase, count in before.late.items())
         assert now.dropped.total() + now.late.total() == total
         before = now
+
+
+def test_what_was_unattributed_stays_so_when_its_pod_becomes_known() -> None:
+    ledger = Ledger()
+    ledger.read(Tracker(), counted(3))
+    reading = ledger.read(tracker_with_a_pod(), counted(4))
+    assert reading.unattributed == {Kind.REFUSED: 3}
+    assert reading.workloads[KEY].dropped.total() == 4
