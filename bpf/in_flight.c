@@ -32,13 +32,11 @@ INLINE bool in_flight(struct sock *sk) {
 int on_tcp_probe(struct bpf_raw_tracepoint_args *ctx) {
     struct sock *sk = (struct sock *)ctx->args[0];
     struct sk_buff *skb = (struct sk_buff *)ctx->args[1];
-    int local_port = bpf_ntohs(READ((struct inet_sock *)sk, inet_sport));
-    u8 *served = served_ports.lookup(&local_port);
     struct lc_last_request request = {}, *last;
     struct lc_segment segment = {};
     u64 pointer = (u64)sk;
 
-    if (!served || !*served)
+    if (!may_be_served(bpf_ntohs(READ((struct inet_sock *)sk, inet_sport))))
         return 0;
     if (!read_segment(skb, &segment) || !segment.payload)
         return 0;

@@ -122,11 +122,15 @@ INLINE void listener_closed(struct sock *sk) {
  * so the child's empty tsq_node still points at the list head inside the listener.
  */
 INLINE void learn_listener(struct sock *child) {
-    struct lc_port_key key = {.netns = netns_of(child), .port = READ(child, __sk_common.skc_num)};
-    struct lc_port *port = ports.lookup(&key);
+    struct lc_port_key key = {.port = READ(child, __sk_common.skc_num)};
     struct list_head *head;
     struct sock *listener;
+    struct lc_port *port;
 
+    if (!may_be_served(key.port))
+        return;
+    key.netns = netns_of(child);
+    port = ports.lookup(&key);
     if (!port || port->listener)
         return;
     head = READ((struct tcp_sock *)child, tsq_node.next);

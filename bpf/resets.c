@@ -14,19 +14,16 @@ INLINE bool queue_full(struct sock *listener) {
 }
 
 INLINE void refused(u64 netns, struct lc_port *port, struct lc_segment *segment) {
-    u64 now = bpf_ktime_get_ns();
+    struct lc_connection *connection = &segment->connection;
 
-    if (!port || !(port->facts & FACT_LISTENED)) {
-        if (!is_probe(&segment->connection) &&
-            !attempt_counted(&segment->connection, segment->sequence, KIND_REFUSED, now))
-            count_unserved(HOOK_SEND_RESET, netns, &segment->connection, pod_facts(netns));
+    if (is_probe(connection))
         return;
-    }
-    if (is_probe(&segment->connection))
+    if (attempt_counted(connection, segment->sequence, KIND_REFUSED, bpf_ktime_get_ns()))
         return;
-    if (attempt_counted(&segment->connection, segment->sequence, KIND_REFUSED, now))
-        return;
-    count_drop(HOOK_SEND_RESET, netns, &segment->connection, KIND_REFUSED, facts_of_arrival(netns, port));
+    if (port && port->facts & FACT_LISTENED)
+        count_drop(HOOK_SEND_RESET, netns, connection, KIND_REFUSED, facts_of_arrival(netns, port));
+    else
+        count_unserved(HOOK_SEND_RESET, netns, connection, pod_facts(netns));
 }
 
 INLINE void answered_with_reset(struct sock *sk, struct sk_buff *skb) {

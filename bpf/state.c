@@ -24,6 +24,15 @@ BPF_RINGBUF_OUTPUT(records, 64);
         value_;                                                                                              \
     })
 
+/* Whether a pod may serve the port: costs one array lookup, for paths that run for every connection or
+ * segment. */
+INLINE bool may_be_served(u16 port) {
+    int index = port;
+    u8 *served = served_ports.lookup(&index);
+
+    return served && *served;
+}
+
 INLINE void count_event(int hook) {
     struct lc_hook_count *counts = hook_counts.lookup(&hook);
 

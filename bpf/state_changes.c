@@ -1,10 +1,13 @@
 /* inet_sock_set_state: listeners, late connections, and requests that a close left unanswered. */
 
 INLINE void connection_accepted(struct sock *sk) {
-    struct lc_port_key key = {.netns = netns_of(sk), .port = READ(sk, __sk_common.skc_num)};
+    struct lc_port_key key = {.port = READ(sk, __sk_common.skc_num)};
     struct lc_connection connection = {};
     struct lc_port *port;
 
+    if (!may_be_served(key.port))
+        return;
+    key.netns = netns_of(sk);
     port = ports.lookup(&key);
     if (!port)
         return;
@@ -18,12 +21,14 @@ INLINE void connection_accepted(struct sock *sk) {
 }
 
 INLINE void connection_closed(struct sock *sk) {
-    struct lc_port_key key = {.netns = netns_of(sk)};
+    struct lc_port_key key = {.port = bpf_ntohs(READ((struct inet_sock *)sk, inet_sport))};
     struct lc_connection connection = {};
     struct lc_port *port;
     u32 facts;
 
-    key.port = bpf_ntohs(READ((struct inet_sock *)sk, inet_sport));
+    if (!may_be_served(key.port))
+        return;
+    key.netns = netns_of(sk);
     port = ports.lookup(&key);
     if (!port)
         return;

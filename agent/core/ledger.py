@@ -125,15 +125,13 @@ class Ledger:
             self._observed.add((life.pod.uid, stage))
             self.lags.setdefault((key_of(life), stage), Histogram()).observe(seconds)
 
-    def retire(self, life: PodLife, counts: KernelCounts) -> None:
-        """Keep a pod's counts under its workload before the pod is forgotten."""
+    def retire(self, life: PodLife, tally: Tally) -> None:
+        """Keep a pod's counts, as last read, under its workload before the pod is forgotten."""
         for stage in Stage:
             self._observed.discard((life.pod.uid, stage))
         if life.netns is None:
             return
-        own = ((key, count) for key, count in counts.counts.items() if key.netns == life.netns)
-        for tally in tally_by_namespace(own).values():
-            self._retired.setdefault(key_of(life), Tally()).merge(tally)
+        self._retired.setdefault(key_of(life), Tally()).merge(tally)
         for source in [source for source in self._source_counts if source[0] == life.netns]:
             retired = self._retired_sources.setdefault(key_of(life), Counter())
             retired[source[1]] += self._source_counts.pop(source)

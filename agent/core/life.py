@@ -66,6 +66,11 @@ class PodLife:
         return Boundary.DELETION_REQUESTED in self.boundaries
 
     @property
+    def last_boundary_ns(self) -> int:
+        """When the latest boundary was reached; 0 before any."""
+        return max((moment.at_ns for moment in self.boundaries.values()), default=0)
+
+    @property
     def over(self) -> bool:
         """Whether nothing more will happen to the pod: its object and its network are gone."""
         network_gone = self.netns is None or Boundary.NETWORK_REMOVED in self.boundaries

@@ -209,7 +209,7 @@ class Tracker:
             life.last_endpoint = True
         if life.endpoint_seen_ns is None:
             life.endpoint_seen_ns = record.at_ns
-            self._reach_stage(life, Stage.ENDPOINTSLICE, record.at_ns)
+            _reach_stage(life, Stage.ENDPOINTSLICE, record.at_ns)
 
     def _kube_proxy_read(self, state: KubeProxyState) -> None:
         self.kube_proxy = state
@@ -220,12 +220,7 @@ class Tracker:
             if deletion is None or life.endpoint_seen_ns is None or state.at_ns < life.endpoint_seen_ns:
                 continue
             if state.synced_ns >= deletion.at_ns:
-                self._reach_stage(life, Stage.KUBE_PROXY, state.synced_ns)
-
-    def _reach_stage(self, life: PodLife, stage: Stage, at_ns: int) -> None:
-        seconds = life.seconds_since_deletion(at_ns)
-        if seconds is not None:
-            life.stage_seconds.setdefault(stage, seconds)
+                _reach_stage(life, Stage.KUBE_PROXY, state.synced_ns)
 
     def _watch_what_dies(self, now: int) -> Iterator[Order]:
         watched = [life for life in self.lives.values() if life.dying or self._news_under_way(life, now)]
@@ -249,11 +244,7 @@ class Tracker:
 
     def ended_before(self, at_ns: int) -> list[PodLife]:
         """The lives whose pods were over before a time."""
-        return [
-            life
-            for life in self.lives.values()
-            if life.over and max(moment.at_ns for moment in life.boundaries.values()) < at_ns
-        ]
+        return [life for life in self.lives.values() if life.over and life.last_boundary_ns < at_ns]
 
     def forget(self, life: PodLife) -> list[Order]:
         """Drop a life whose end was long ago, and all that is kept for it."""
@@ -276,6 +267,12 @@ def _keeping_addresses(known: Pod, current: Pod) -> Pod:
 
 def _reach(life: PodLife, boundary: Boundary, at_ns: int) -> None:
     life.boundaries.setdefault(boundary, Moment(at_ns, Source.KERNEL))
+
+
+def _reach_stage(life: PodLife, stage: Stage, at_ns: int) -> None:
+    seconds = life.seconds_since_deletion(at_ns)
+    if seconds is not None:
+        life.stage_seconds.setdefault(stage, seconds)
 
 
 def _listener_opened(life: PodLife, record: ListenerOpened) -> None:

@@ -7,12 +7,10 @@ import platform
 import sys
 from dataclasses import asdict
 
+from agent.cluster import kube_proxy
 from agent.doctor.check import Check, Status, usable
 from agent.doctor.checks import all_checks
 from agent.doctor.gather import gather
-
-KUBE_PROXY_METRICS = "http://127.0.0.1:10249/metrics"
-"""Where kube-proxy serves its metrics unless it is told otherwise (metricsBindAddress)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kube-proxy-metrics",
         metavar="URL",
-        default=os.environ.get("LASTCALL_KUBE_PROXY_METRICS", KUBE_PROXY_METRICS),
+        default=os.environ.get("LASTCALL_KUBE_PROXY_METRICS", kube_proxy.DEFAULT_URL),
         help="this node's kube-proxy (default: %(default)s) [LASTCALL_KUBE_PROXY_METRICS]",
     )
     parser.add_argument(

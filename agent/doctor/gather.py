@@ -13,12 +13,12 @@ from pathlib import Path
 
 from agent.doctor.api import ask_api
 from agent.doctor.facts import CgroupLayout, Facts, HookProbe, Probe, Tracefs
+from agent.kernel.btf_headers import VMLINUX_BTF
 from agent.kernel.capabilities import OWN_STATUS, effective_capabilities
 from agent.kernel.errors import KernelSideError
 from agent.kernel.loader import load_programs
 from agent.kernel.namespaces import cookie_here
 
-BTF = Path("/sys/kernel/btf/vmlinux")
 LOCKDOWN = Path("/sys/kernel/security/lockdown")
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -50,13 +50,13 @@ def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str) -> F
 
 def _btf() -> Probe:
     try:
-        with BTF.open("rb") as file:
+        with VMLINUX_BTF.open("rb") as file:
             file.read(1)
     except FileNotFoundError:
-        return Probe(problem=f"no {BTF}")
+        return Probe(problem=f"no {VMLINUX_BTF}")
     except OSError as error:
-        return Probe(problem=f"{BTF}: {error.strerror}")
-    return Probe(answer=str(BTF))
+        return Probe(problem=f"{VMLINUX_BTF}: {error.strerror}")
+    return Probe(answer=str(VMLINUX_BTF))
 
 
 def mount_points(mountinfo: str) -> Iterator[tuple[str, Path]]:

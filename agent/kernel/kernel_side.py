@@ -106,6 +106,7 @@ class KernelSide:
                 case MarkPortsServed():
                     for port in order.ports:
                         served = PortEntry(facts=Fact.LISTENED | Fact.CLOSED)
+                        self.maps.served_ports.put(ctypes.c_uint32(port), ctypes.c_uint8(1))
                         self.maps.ports.put(PortKey(order.netns, port), served, BPF_NOEXIST)
                 case MarkAddressGone():
                     self._address_gone(order.address, order.netns)
@@ -125,7 +126,7 @@ class KernelSide:
         for namespace in found:
             for record in namespace.records:
                 self._emit(record)
-            self._links.add(namespace.view.cookie, namespace.view.host_links)
+        self._links.add({namespace.view.cookie: namespace.view.host_links for namespace in found})
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
@@ -154,7 +155,7 @@ class KernelSide:
                 self._known.add(record.netns)
         self._emit(NamespaceIdentified(record.at_ns, record.netns, uid))
         if view is not None and view.cookie == record.netns:
-            self._links.add(view.cookie, view.host_links)
+            self._links.add({view.cookie: view.host_links})
 
     def _address_gone(self, address: Address, netns: int) -> None:
         raw = from_address(address)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyroute2 import AsyncIPRoute, IPRoute
 from pyroute2.netlink.rtnl import RTMGRP_LINK
@@ -33,11 +33,11 @@ class LinkWatch:
         self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join()
 
-    def add(self, netns: int, links: tuple[int, ...]) -> None:
-        """Watch these links of a namespace; links that are gone already are told of at once."""
+    def add(self, links_of: Mapping[int, tuple[int, ...]]) -> None:
+        """Watch the links of these namespaces; links that are gone already are told of at once."""
         with self._lock:
-            for link in links:
-                self._netns_of_link[link] = netns
+            for netns, links in links_of.items():
+                self._netns_of_link.update(dict.fromkeys(links, netns))
         self._compare()
 
     def forget(self, netns: int) -> None:

@@ -22,19 +22,16 @@ from agent.outputs.metric_table import Metric
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
 
-ALWAYS_SHOWN = tuple(
-    (kind, phase)
-    for kind, phase in (
-        (Kind.REFUSED, Phase.STARTING),
-        (Kind.REFUSED, Phase.CLOSED),
-        (Kind.REFUSED, Phase.EXITED),
-        (Kind.UNREACHABLE, Phase.GONE),
-        (Kind.UNANSWERED, Phase.STOPPING),
-        (Kind.UNANSWERED, Phase.CLOSED),
-        (Kind.UNREAD, Phase.STOPPING),
-        (Kind.UNACCEPTED, Phase.STOPPING),
-        (Kind.STALE, Phase.CLOSED),
-    )
+ALWAYS_SHOWN = (
+    (Kind.REFUSED, Phase.STARTING),
+    (Kind.REFUSED, Phase.CLOSED),
+    (Kind.REFUSED, Phase.EXITED),
+    (Kind.UNREACHABLE, Phase.GONE),
+    (Kind.UNANSWERED, Phase.STOPPING),
+    (Kind.UNANSWERED, Phase.CLOSED),
+    (Kind.UNREAD, Phase.STOPPING),
+    (Kind.UNACCEPTED, Phase.STOPPING),
+    (Kind.STALE, Phase.CLOSED),
 )
 """Series at 0 from the moment a pod is known: a counter that first appears at 37 has no increase."""
 
@@ -146,10 +143,10 @@ def _own_state(snapshot: Snapshot) -> Iterator[Family]:
         yield _counter(table.PROGRAM_SECONDS, [((program.program,), program.seconds) for program in runs])
         yield _counter(table.PROGRAM_RUNS, [((program.program,), program.runs) for program in runs])
     yield _counter(table.WATCH_RESTARTS, [((watch.resource,), watch.restarts) for watch in snapshot.watches])
-    heard = [watch for watch in snapshot.watches if watch.last_event_ns is not None]
+    heard = [(watch.resource, watch.last_event_ns) for watch in snapshot.watches]
     yield _gauge(
         table.LAST_WATCH_EVENT,
-        [((watch.resource,), (watch.last_event_ns or 0) / 1e9) for watch in heard],
+        [((resource,), at_ns / 1e9) for resource, at_ns in heard if at_ns is not None],
     )
 
 

@@ -9,6 +9,7 @@ import threading
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from agent.cluster import kube_proxy
 from agent.cluster.failures import ConnectionSettingsError
 from agent.kernel.btf_headers import DEFAULT_CACHE
 from agent.kernel.capabilities import demand_capabilities
@@ -19,8 +20,6 @@ from agent.run.node_agent import NodeAgent
 from agent.run.settings import Settings, parse_listen, parse_retention
 
 DEFAULT_LISTEN = "0.0.0.0:9435"
-KUBE_PROXY_METRICS = "http://127.0.0.1:10249/metrics"
-"""kube-proxy's default (metricsBindAddress)."""
 RETENTION_SECONDS = 600.0
 
 
@@ -40,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     setting("node-name", "NAME", "this node's name in the API (default: the host name)", os.uname().nodename)
     setting("kubeconfig", "FILE", "how to reach the API server (default: the pod's service account)")
     setting("listen", "HOST:PORT", "where to serve metrics", DEFAULT_LISTEN)
-    setting("kube-proxy-metrics", "URL", "this node's kube-proxy", KUBE_PROXY_METRICS)
+    setting("kube-proxy-metrics", "URL", "this node's kube-proxy", kube_proxy.DEFAULT_URL)
     setting("cache-dir", "DIR", "private directory for headers made from BTF", str(DEFAULT_CACHE))
     setting("retention", "SECONDS", "how long a pod's series stay after it is gone", str(RETENTION_SECONDS))
 

@@ -13,8 +13,8 @@ from agent.cluster.slices import SliceWatches
 from agent.core.ledger import Histogram, Ledger
 from agent.core.life import PodLife, Stage
 from agent.core.orders import FollowEndpoints, Order, UnfollowEndpoints, WatchClosely
-from agent.core.records import Address, KubeProxyState, Record
-from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
+from agent.core.records import KubeProxyState, Record
+from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
 from agent.core.tally import Tally
 from agent.core.tracker import Tracker
 from agent.kernel.kernel_side import KernelSide
@@ -121,10 +121,10 @@ class NodeAgent:
             counts = self._kernel.read_counts()
             reading = self._ledger.read(self._tracker, counts)
             for life in self._tracker.lives.values():
-                self._observe_lag(life, reading.pods.get(life.pod.uid, Tally()), now)
+                self._observe_lag(life, reading.pods[life.pod.uid], now)
             orders: list[Order] = []
             for life in self._tracker.ended_before(now - int(self._settings.retention_seconds * 1e9)):
-                self._ledger.retire(life, counts)
+                self._ledger.retire(life, reading.pods[life.pod.uid])
                 orders += self._tracker.forget(life)
             # Under the lock, so that no reading finds a namespace that is forgotten on one side only.
             self._carry_out(orders)
@@ -134,12 +134,11 @@ class NodeAgent:
             self._ledger.observe_lag(life, stage, seconds)
         if not life.over or tally.last_attempt_ns is None:
             return
-        ended = max(moment.at_ns for moment in life.boundaries.values())
-        if now - max(ended, tally.last_attempt_ns) < TRAFFIC_SETTLES_SECONDS * 1e9:
+        if now - max(life.last_boundary_ns, tally.last_attempt_ns) < TRAFFIC_SETTLES_SECONDS * 1e9:
             return
-        seconds_or_none = life.seconds_since_deletion(tally.last_attempt_ns)
-        if seconds_or_none is not None:
-            self._ledger.observe_lag(life, Stage.TRAFFIC, seconds_or_none)
+        lag = life.seconds_since_deletion(tally.last_attempt_ns)
+        if lag is not None:
+            self._ledger.observe_lag(life, Stage.TRAFFIC, lag)
 
     def snapshot(self) -> Snapshot:
         """What is known at this instant."""
@@ -155,7 +154,7 @@ class NodeAgent:
                 lags=dict(self._ledger.lags),
                 kube_proxy=self._tracker.kube_proxy,
                 kube_proxy_lag=self._kube_proxy_lag,
-                source_names=self._names(sources, lives),
+                source_names=name_sources(sources, lives, self._node_addresses),
                 hooks=tuple(
                     HookState(status.hook.name, status.hook.attach_type.value, status.attached)
                     for status in self._kernel.statuses
@@ -167,6 +166,3 @@ class NodeAgent:
                     WatchState("endpointslices", self._slices.restarts, self._slices.last_event_ns),
                 ),
             )
-
-    def _names(self, sources: set[Address], lives: tuple[PodLife, ...]) -> dict[Address, SourceName]:
-        return name_sources(sources, lives, self._node_addresses)

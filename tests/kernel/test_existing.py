@@ -14,7 +14,7 @@ from agent.core.records import ListenerClosed, ListenerOpened, NamespaceIdentifi
 from agent.kernel.kernel_side import KernelSide
 from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.node import Node
-from tests.kernel.scripted_pod import ScriptedPod, client_of, scripted_pod
+from tests.kernel.scripted_pod import REQUEST, ScriptedPod, client_of, scripted_pod
 from tests.kernel.scripted_server import PORT
 
 OTHER_PORT = 9090
@@ -152,3 +152,20 @@ def test_a_port_that_closed_before_the_agent_came_is_known_by_its_declaration(
         with client_of(outside, pod.pod.addresses.v4) as client:
             assert client.refused(2) == 2
         assert pod.dropped() == {(Kind.REFUSED, Phase.CLOSED): 2}
+
+
+def test_what_was_accepted_before_the_port_closed_and_the_agent_came_can_still_be_cut(
+    kernel: KernelSide, bridge: Node, outside: ClientNamespace, tmp_path: Path
+) -> None:
+    with scripted_pod(kernel, bridge) as pod, client_of(outside, pod.pod.addresses.v4) as client:
+        client.connect(2)
+        pod.tell("accept 2")
+        pod.tell("close_listener")
+        with younger_than(pod, tmp_path / "cache") as younger:
+            pod.delete()
+            younger.kernel.carry_out([MarkPortsServed(pod.netns, frozenset({PORT}))])
+            for connection in client.sockets:
+                connection.sendall(REQUEST)
+            pod.tell("read")
+            pod.tell("close")
+            assert pod.dropped() == {(Kind.UNANSWERED, Phase.CLOSED): 2}

@@ -48,9 +48,8 @@ def test_a_pod_that_nothing_happened_to_has_an_empty_tally() -> None:
 
 def test_a_workload_keeps_the_counts_of_a_pod_that_is_forgotten() -> None:
     tracker, ledger, counts = tracker_with_a_pod(), Ledger(), counted(5, {(NETNS, CLIENT): 5})
-    ledger.read(tracker, counts)
     life = tracker.lives["uid-1"]
-    ledger.retire(life, counts)
+    ledger.retire(life, ledger.read(tracker, counts).pods["uid-1"])
     tracker.forget(life)
     reading = ledger.read(tracker, KernelCounts())
     assert reading.workloads[KEY].dropped.total() == 5
@@ -134,8 +133,7 @@ def churned(tracker: Tracker, ledger: Ledger, numbers: range) -> KernelCounts:
             NetworkRemoved(1, netns),
         ):
             tracker.apply(record)
-        ledger.read(tracker, counts)
-        ledger.retire(tracker.lives[uid], counts)
+        ledger.retire(tracker.lives[uid], ledger.read(tracker, counts).pods[uid])
         tracker.forget(tracker.lives[uid])
     return counts
 
@@ -182,7 +180,7 @@ def test_a_workloads_counters_never_fall_when_its_pods_are_forgotten(steps: list
                 total += count
             case ("forget", int(number)) if alive[number]:
                 life = tracker.lives[f"uid-{number}"]
-                ledger.retire(life, KernelCounts(kernel))
+                ledger.retire(life, ledger.read(tracker, KernelCounts(kernel)).pods[life.pod.uid])
                 tracker.forget(life)
                 kernel = {key: count for key, count in kernel.items() if key.netns != number}
                 alive[number] = False
