@@ -18,6 +18,8 @@ from tests.kernel.scripted_pod import REQUEST, ScriptedPod, client_of, scripted_
 from tests.kernel.scripted_server import PORT
 
 OTHER_PORT = 9090
+OWN_PORT = 9191
+"""Served by no other pod of this machine."""
 
 
 @dataclass
@@ -157,13 +159,17 @@ def test_a_port_that_closed_before_the_agent_came_is_known_by_its_declaration(
 def test_what_was_accepted_before_the_port_closed_and_the_agent_came_can_still_be_cut(
     kernel: KernelSide, bridge: Node, outside: ClientNamespace, tmp_path: Path
 ) -> None:
-    with scripted_pod(kernel, bridge) as pod, client_of(outside, pod.pod.addresses.v4) as client:
-        client.connect(2)
+    with (
+        scripted_pod(kernel, bridge, listening=False) as pod,
+        client_of(outside, pod.pod.addresses.v4) as client,
+    ):
+        pod.tell(f"open_listener {OWN_PORT}")
+        client.connect(2, OWN_PORT)
         pod.tell("accept 2")
         pod.tell("close_listener")
         with younger_than(pod, tmp_path / "cache") as younger:
             pod.delete()
-            younger.kernel.carry_out([MarkPortsServed(pod.netns, frozenset({PORT}))])
+            younger.kernel.carry_out([MarkPortsServed(pod.netns, frozenset({OWN_PORT}))])
             for connection in client.sockets:
                 connection.sendall(REQUEST)
             pod.tell("read")
