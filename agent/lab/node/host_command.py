@@ -1,4 +1,5 @@
 import shutil
+import signal
 import subprocess
 
 from agent.lab.node.errors import NodeError
@@ -22,9 +23,22 @@ def run(argv: list[str], *, stdin: str = "") -> str:
     except subprocess.TimeoutExpired:
         raise NodeError(f"{' '.join(argv)} did not end within {TIMEOUT_S:.0f} s") from None
     if done.returncode != 0:
-        complaint = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        complaint = " ".join(done.stderr.split()) or how_it_ended(argv[0], done.returncode)
         raise NodeError(f"{' '.join(argv)} failed: {complaint}")
     return done.stdout
+
+
+def how_it_ended(tool: str, status: int) -> str:
+    """What to tell of a tool that failed in silence; `status` is negative for a signal.
+
+    nft reads every table of the host first, and nft 1.0.6 (Debian 12) crashes on sets that nft 1.1.3 made.
+    """
+    if status >= 0:
+        return f"exit status {status}"
+    ending = f"killed by {signal.Signals(-status).name}"
+    if tool != "nft":
+        return ending
+    return f"{ending}; if 'nft list ruleset' ends so too, remove the tables of a newer nft, with that nft"
 
 
 def ip_batch(lines: list[str], *, namespace: str | None = None) -> None:
