@@ -17,4 +17,4 @@ def test_a_tool_killed_by_a_signal_is_reported_with_the_signal() -> None:
 
 
 def test_a_crash_of_nft_says_that_tables_of_a_newer_nft_are_to_be_removed() -> None:
-    assert how_it_ended("nft", -signal.SIGSEGV).startswith("killed by SIGSEGV; if 'nft list ruleset' crashes")
+    assert how_it_ended("nft", -signal.SIGSEGV).startswith("killed by SIGSEGV; if 'nft list ruleset' ends so")
