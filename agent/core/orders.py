@@ -1,17 +1,29 @@
 """What the tracker asks of the kernel side and of the cluster side."""
 
 from dataclasses import dataclass
+from enum import IntFlag
 
 from agent.core.phases import Fact
 from agent.core.records import Address
 
 
+class HookEvidence(IntFlag):
+    """What shows that a preStop hook of a pod runs. The bits are those of bpf/records.h."""
+
+    NONE = 0
+    PROCESS = 1
+    """Processes that the runtime starts in the pod's containers (exec hook)."""
+    KUBELET_CONNECTION = 2
+    """Connections of the kubelet to the pod (HTTP hook)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SetPodFacts:
-    """From now on these facts hold for every connection to the namespace."""
+    """From now on these facts hold for every connection to the namespace, and this evidence is reported."""
 
     netns: int
     facts: Fact
+    evidence: HookEvidence = HookEvidence.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +58,19 @@ class ForgetNamespace:
 
 @dataclass(frozen=True, slots=True)
 class FindNamespaces:
-    """A pod runs whose namespace is not known: look among the processes of the node."""
+    """A pod runs whose namespace or containers are not known: look among the processes of the node."""
 
 
 @dataclass(frozen=True, slots=True)
-class FollowEndpoints:
-    """Watch the endpoint slices of a namespace, in which a pod of this node is dying."""
+class FollowNamespace:
+    """Watch endpoint slices and events of a namespace, in which a pod of this node is dying or restarting."""
 
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
-class UnfollowEndpoints:
-    """No pod of this node is dying in the namespace any more."""
+class UnfollowNamespace:
+    """No pod of this node is dying or restarting in the namespace any more."""
 
     namespace: str
 
@@ -77,7 +89,7 @@ Order = (
     | MarkAddressBack
     | ForgetNamespace
     | FindNamespaces
-    | FollowEndpoints
-    | UnfollowEndpoints
+    | FollowNamespace
+    | UnfollowNamespace
     | WatchClosely
 )

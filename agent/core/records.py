@@ -136,6 +136,58 @@ class KubeProxyState:
     pending: int | None
 
 
+class EventReason(Enum):
+    """Reasons of the kubelet's events that say how a container is being ended; values are the API's."""
+
+    KILLING = "Killing"
+    FAILED_PRESTOP_HOOK = "FailedPreStopHook"
+    UNHEALTHY = "Unhealthy"
+    EVICTED = "Evicted"
+    NODE_SHUTDOWN = "NodeShutdown"
+    EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
+    PREEMPTING = "Preempting"
+
+
+@dataclass(frozen=True, slots=True)
+class PodEventSeen:
+    """An event about a pod was listed, added or counted up.
+
+    `container` is None where the event is about the whole pod. `stamped_ns` is the event's own last time, in
+    whole seconds: it tells an old event that a list brings from a new one.
+    """
+
+    at_ns: int
+    pod_uid: str
+    container: str | None
+    reason: EventReason
+    message: str
+    stamped_ns: int | None
+
+
+class SourceKind(Enum):
+    """What a source address belonged to; values are the label `source_kind`."""
+
+    POD = "pod"
+    NODE = "node"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentified:
+    """The API server was asked whose address this is.
+
+    A pod has `namespace`, `pod` and `workload`, a node `name` (of the node); external addresses have neither.
+    """
+
+    at_ns: int
+    address: Address
+    kind: SourceKind
+    name: str | None = None
+    namespace: str | None = None
+    pod: str | None = None
+    workload: Workload | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class NamespaceIdentified:
     """A network namespace (its cookie, which is never reused) was found to belong to a pod's cgroup."""
@@ -199,6 +251,75 @@ class ContainerExited:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerIdentified:
+    """The process is the init of this container (the runtime's 64 hex digits; the pause container's too)."""
+
+    at_ns: int
+    netns: int
+    init_pid: int
+    container_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEntered:
+    """Somebody outside the container (the runtime) started a process in it: an exec hook, an exec probe.
+
+    `command` is the process's name, 15 bytes at most. Told only of pods that declare an exec preStop hook.
+    """
+
+    at_ns: int
+    netns: int
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnteredProcessEnded:
+    """A process told of by ProcessEntered ended. `exit_code` is the kernel's wait status."""
+
+    at_ns: int
+    netns: int
+    pid: int
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConnected:
+    """The kubelet connected to a port of the pod: a probe, or an HTTP preStop hook.
+
+    Told only of pods that declare an HTTP preStop hook.
+    """
+
+    at_ns: int
+    netns: int
+    port: int
+    source_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletDisconnected:
+    """A connection told of by KubeletConnected was closed."""
+
+    at_ns: int
+    netns: int
+    port: int
+    source_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NftablesCommitted:
+    """Somebody committed a change of this node's nftables rules; `process` is cut to 15 bytes.
+
+    kube-proxy commits as `nft` (nftables mode) or `iptables-restor` (iptables mode over nftables), and CNI
+    plugins as `iptables`. Legacy iptables commits nothing here.
+    """
+
+    at_ns: int
+    generation: int
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkRemoved:
     """The namespace's link to the node is gone: nothing answers for the pod's addresses any more."""
 
@@ -225,8 +346,22 @@ KernelRecord = (
     | ListenerClosed
     | StopSignalSent
     | ContainerExited
+    | ContainerIdentified
+    | ProcessEntered
+    | EnteredProcessEnded
+    | KubeletConnected
+    | KubeletDisconnected
+    | NftablesCommitted
     | NetworkRemoved
     | ConnectionDropped
 )
-ClusterRecord = PodChanged | PodRemoved | PodsListed | EndpointTerminating | KubeProxyState
+ClusterRecord = (
+    PodChanged
+    | PodRemoved
+    | PodsListed
+    | EndpointTerminating
+    | KubeProxyState
+    | PodEventSeen
+    | SourceIdentified
+)
 Record = KernelRecord | ClusterRecord

@@ -6,14 +6,14 @@ from dataclasses import replace
 from agent.core.life import Boundary, Moment, PodLife, Source, Stage
 from agent.core.orders import (
     FindNamespaces,
-    FollowEndpoints,
+    FollowNamespace,
     ForgetNamespace,
     MarkAddressBack,
     MarkAddressGone,
     MarkPortsServed,
     Order,
     SetPodFacts,
-    UnfollowEndpoints,
+    UnfollowNamespace,
     WatchClosely,
 )
 from agent.core.records import (
@@ -226,9 +226,9 @@ class Tracker:
         watched = [life for life in self.lives.values() if life.dying or self._news_under_way(life, now)]
         dying = {life.pod.namespace for life in watched}
         for namespace in sorted(dying - self._followed):
-            yield FollowEndpoints(namespace)
+            yield FollowNamespace(namespace)
         for namespace in sorted(self._followed - dying):
-            yield UnfollowEndpoints(namespace)
+            yield UnfollowNamespace(namespace)
         self._followed = dying
         closely = bool(watched) or any(life.restarting for life in self.lives.values())
         if closely != self._watching_closely:

@@ -12,7 +12,7 @@ from agent.cluster.pods import watch_pods
 from agent.cluster.slices import SliceWatches
 from agent.core.ledger import Histogram, Ledger
 from agent.core.life import PodLife, Stage
-from agent.core.orders import FollowEndpoints, Order, UnfollowEndpoints, WatchClosely
+from agent.core.orders import FollowNamespace, Order, UnfollowNamespace, WatchClosely
 from agent.core.records import KubeProxyState, Record
 from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
 from agent.core.tally import Tally
@@ -101,9 +101,9 @@ class NodeAgent:
         self._kernel.carry_out(orders)
         for order in orders:
             match order:
-                case FollowEndpoints():
+                case FollowNamespace():
                     self._slices.follow(order.namespace)
-                case UnfollowEndpoints():
+                case UnfollowNamespace():
                     self._slices.unfollow(order.namespace)
                 case WatchClosely():
                     self._kube_proxy.watch_closely(order.on)

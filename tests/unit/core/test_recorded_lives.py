@@ -11,7 +11,7 @@ from agent.cluster.pods import NodePods
 from agent.cluster.slices import NamespaceSlices
 from agent.cluster.watch_event import Change
 from agent.core.life import Boundary, PodLife, Stage
-from agent.core.orders import FollowEndpoints, MarkAddressGone, Order, SetPodFacts, UnfollowEndpoints
+from agent.core.orders import FollowNamespace, MarkAddressGone, Order, SetPodFacts, UnfollowNamespace
 from agent.core.phases import Fact
 from agent.core.records import (
     ContainerExited,
@@ -172,8 +172,8 @@ def test_endpoints_are_followed_from_the_deletion_until_the_object_is_gone(case:
     life, orders = played_in_time(case)
     removed_ns = life.boundaries[Boundary.OBJECT_DELETED].at_ns
     removed = (removed_ns - life.boundaries[Boundary.DELETION_REQUESTED].at_ns) // MILLISECOND
-    assert times_of(orders, lambda order: order == FollowEndpoints("demo")) == [0]
-    assert times_of(orders, lambda order: order == UnfollowEndpoints("demo")) == [removed]
+    assert times_of(orders, lambda order: order == FollowNamespace("demo")) == [0]
+    assert times_of(orders, lambda order: order == UnfollowNamespace("demo")) == [removed]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_restart_by_a_liveness_probe_is_no_termination() -> None:
     opened = ListenerOpened(begin_ns + 4100 * MILLISECOND, NETNS, PORT, INIT + 500)
     tracker, orders = play(sorted([*cluster, *restart], key=lambda record: record.at_ns))
     assert tracker.lives[uid].restarting
-    assert not [order for _, order in orders if isinstance(order, MarkAddressGone | FollowEndpoints)]
+    assert not [order for _, order in orders if isinstance(order, MarkAddressGone | FollowNamespace)]
     tracker.apply(opened)
     assert not tracker.lives[uid].restarting
     assert tracker.lives[uid].boundaries == {}

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from agent.core.life import Boundary, Source, Stage
 from agent.core.orders import (
     FindNamespaces,
-    FollowEndpoints,
+    FollowNamespace,
     ForgetNamespace,
     MarkAddressBack,
     MarkAddressGone,
     MarkPortsServed,
     SetPodFacts,
-    UnfollowEndpoints,
+    UnfollowNamespace,
     WatchClosely,
 )
 from agent.core.phases import Fact
@@ -81,7 +81,7 @@ def test_what_the_kernel_saw_before_the_identity_is_not_lost() -> None:
 
 def test_a_deletion_tells_the_kernel_side_and_follows_the_endpoints() -> None:
     orders = serving().apply(DELETED)
-    assert orders == [SetPodFacts(NETNS, Fact.DELETED), FollowEndpoints("shop"), WatchClosely(True)]
+    assert orders == [SetPodFacts(NETNS, Fact.DELETED), FollowNamespace("shop"), WatchClosely(True)]
 
 
 def test_a_declared_prestop_is_told_with_the_deletion() -> None:
@@ -169,7 +169,7 @@ def test_a_force_deleted_pod_is_dying_until_its_network_goes() -> None:
     assert SetPodFacts(NETNS, Fact.DELETED) in orders
     assert tracker.lives["uid-1"].dying
     orders = tracker.apply(UNPLUGGED)
-    assert UnfollowEndpoints("shop") in orders
+    assert UnfollowNamespace("shop") in orders
     assert tracker.lives["uid-1"].over
 
 
