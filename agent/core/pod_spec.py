@@ -2,9 +2,9 @@
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
+from agent.core.api_time import nanoseconds
 from agent.core.fields import Fields
 from agent.core.records import Address, Container, HookType, Pod, PreStop
 from agent.core.workload import workload_of
@@ -17,8 +17,6 @@ _CONFIG_HASH = "kubernetes.io/config.hash"
 """Annotations of the API object that mirrors a static pod; the hash stands in the pod's cgroup path."""
 
 _PORT_AS_TEXT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def pod_of(api_object: object) -> Pod:
@@ -87,17 +85,7 @@ def _deletion(metadata: Fields, spec: Fields) -> tuple[int | None, float]:
     grace = metadata.count("deletionGracePeriodSeconds")
     if grace is None:
         raise ValueError("metadata.deletionTimestamp is set without deletionGracePeriodSeconds")
-    return _nanoseconds(deadline) - grace * 1_000_000_000, float(grace)
-
-
-def _nanoseconds(timestamp: str) -> int:
-    try:
-        moment = datetime.fromisoformat(timestamp)
-    except ValueError:
-        raise ValueError(f"metadata.deletionTimestamp is not a time: {timestamp[:60]!r}") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"metadata.deletionTimestamp has no time zone: {timestamp[:60]!r}")
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+    return nanoseconds(deadline, "metadata.deletionTimestamp") - grace * 1_000_000_000, float(grace)
 
 
 def _addresses(status: Fields) -> tuple[Address, ...]:

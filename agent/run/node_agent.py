@@ -7,9 +7,10 @@ import threading
 import time
 
 from agent.cluster.connection import connect
+from agent.cluster.events import watch_events
 from agent.cluster.kube_proxy import KubeProxyWatch
 from agent.cluster.pods import watch_pods
-from agent.cluster.slices import SliceWatches
+from agent.cluster.slices import watch_slices
 from agent.core.ledger import Histogram, Ledger
 from agent.core.life import PodLife, Stage
 from agent.core.orders import FollowNamespace, Order, UnfollowNamespace, WatchClosely
@@ -44,7 +45,8 @@ class NodeAgent:
         self._kube_proxy = KubeProxyWatch(settings.kube_proxy_metrics, emit)
         self._kernel = KernelSide(settings.cache, emit)
         self._pods = watch_pods(connection, settings.node_name, emit)
-        self._slices = SliceWatches(connection, settings.node_name, emit)
+        self._slices = watch_slices(connection, settings.node_name, emit)
+        self._events = watch_events(connection, emit)
         self._stopping = threading.Event()
         self._loop = threading.Thread(target=self._run, name="loop", daemon=True)
         for status in self._kernel.statuses:
@@ -66,6 +68,7 @@ class NodeAgent:
         self._loop.join()
         self._kube_proxy.stop()
         self._slices.stop()
+        self._events.stop()
         self._pods.stop()
         self._kernel.stop()
 
@@ -103,8 +106,10 @@ class NodeAgent:
             match order:
                 case FollowNamespace():
                     self._slices.follow(order.namespace)
+                    self._events.follow(order.namespace)
                 case UnfollowNamespace():
                     self._slices.unfollow(order.namespace)
+                    self._events.unfollow(order.namespace)
                 case WatchClosely():
                     self._kube_proxy.watch_closely(order.on)
 
@@ -164,5 +169,6 @@ class NodeAgent:
                 watches=(
                     WatchState("pods", self._pods.restarts, self._pods.last_event_ns),
                     WatchState("endpointslices", self._slices.restarts, self._slices.last_event_ns),
+                    WatchState("events", self._events.restarts, self._events.last_event_ns),
                 ),
             )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.cluster.endpoints import NamespaceEndpoints, slice_of
-from agent.cluster.slices import NamespaceSlices, SliceWatches
+from agent.cluster.slices import NamespaceSlices, watch_slices
 from agent.cluster.watch_event import Change
 from agent.core.records import ClusterRecord, EndpointTerminating
 from agent.lab.controlplane.api import ApiServer
@@ -178,7 +178,7 @@ def api() -> Iterator[ApiServer]:
 def test_slices_are_watched_only_where_and_while_asked(api: ApiServer, tmp_path: Path) -> None:
     api.store.create(ENDPOINT_SLICES, a_slice("web-1", ("a", True, False), ("b", True, False)))
     told: Collected[ClusterRecord] = Collected()
-    watches = SliceWatches(connection_to(api, tmp_path), NODE, told, timing=QUICK)
+    watches = watch_slices(connection_to(api, tmp_path), NODE, told, timing=QUICK)
     assert api.traffic().requests == {}
     watches.follow("shop")
     watches.follow("shop")
@@ -206,7 +206,7 @@ def test_an_endpoint_already_terminating_when_the_watch_begins_is_told(
 ) -> None:
     api.store.create(ENDPOINT_SLICES, a_slice("web-1", ("a", False, True)))
     told: Collected[ClusterRecord] = Collected()
-    watches = SliceWatches(connection_to(api, tmp_path), NODE, told, timing=QUICK)
+    watches = watch_slices(connection_to(api, tmp_path), NODE, told, timing=QUICK)
     watches.follow("shop")
     try:
         (record,) = told.wait_for(len)
@@ -218,7 +218,7 @@ def test_an_endpoint_already_terminating_when_the_watch_begins_is_told(
 
 def test_restarts_of_ended_watches_go_on_counting(api: ApiServer, tmp_path: Path) -> None:
     api.pause()
-    watches = SliceWatches(connection_to(api, tmp_path), NODE, Collected[ClusterRecord](), timing=QUICK)
+    watches = watch_slices(connection_to(api, tmp_path), NODE, Collected[ClusterRecord](), timing=QUICK)
     watches.follow("shop")
     ends = time.monotonic() + 5
     while watches.restarts < 2 and time.monotonic() < ends:
@@ -231,7 +231,7 @@ def test_restarts_of_ended_watches_go_on_counting(api: ApiServer, tmp_path: Path
 def test_unfollowing_does_not_wait_for_an_api_server_that_hangs(tmp_path: Path) -> None:
     with ApiServer() as api:
         api.faults.delay_seconds = 3
-        watches = SliceWatches(connection_to(api, tmp_path), NODE, Collected[ClusterRecord](), timing=QUICK)
+        watches = watch_slices(connection_to(api, tmp_path), NODE, Collected[ClusterRecord](), timing=QUICK)
         watches.follow("shop")
         time.sleep(0.1)
         began = time.monotonic()
