@@ -119,7 +119,8 @@ class NamespaceEndpoints:
         self, service: str, endpoint: Endpoint, now: dict[str, Endpoint], at_ns: int, *, removed: bool
     ) -> EndpointTerminating:
         ready_left = sum(other.ready for identity, other in now.items() if identity != endpoint.identity)
-        return EndpointTerminating(at_ns, endpoint.identity, service, removed, ready_left)
+        stays_ready = endpoint.ready and not removed
+        return EndpointTerminating(at_ns, endpoint.identity, service, removed, ready_left, stays_ready)
 
 
 def _either(one: Endpoint, other: Endpoint) -> Endpoint:

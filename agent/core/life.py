@@ -1,38 +1,15 @@
 """One pod's life as it is known so far."""
 
+from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
+from agent.core.boundaries import Boundaries, Boundary
+from agent.core.container_run import ContainerRun
+from agent.core.orders import HookEvidence
 from agent.core.phases import Fact
-from agent.core.records import Pod
-
-
-class Boundary(Enum):
-    """A moment that ends one phase of a termination; values are the label `event`."""
-
-    DELETION_REQUESTED = "deletion_requested"
-    STOP_SIGNAL = "stop_signal"
-    LISTENER_CLOSED = "listener_closed"
-    KILL_SIGNAL = "kill_signal"
-    EXITED = "exited"
-    NETWORK_REMOVED = "network_removed"
-    OBJECT_DELETED = "object_deleted"
-
-
-class Source(Enum):
-    """Who established a boundary."""
-
-    KERNEL = "kernel"
-    API = "api"
-    INFERRED = "inferred"
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """When something happened (nanoseconds since the epoch), and by whose word."""
-
-    at_ns: int
-    source: Source
+from agent.core.prestop_evidence import SeenConnection, SeenProcess
+from agent.core.records import Container, HookType, Pod, PodEventSeen
 
 
 class Stage(Enum):
@@ -43,6 +20,23 @@ class Stage(Enum):
     TRAFFIC = "traffic"
 
 
+class StageWitness(Enum):
+    """What showed that the news had arrived at a stage."""
+
+    ENDPOINTSLICE_WATCH = "endpointslice_watch"
+    KUBE_PROXY_METRICS = "kube_proxy_metrics"
+    NFTABLES_COMMIT = "nftables_commit"
+
+
+NOTHING_TOLD = Fact(0)
+
+REMEMBERED_RUNS = 16
+"""Runs of containers kept of one pod: a crash loop has no end."""
+
+REMEMBERED_EVIDENCE = 32
+"""Processes and connections kept of one pod that may turn out to be its preStop hook."""
+
+
 @dataclass(slots=True)
 class PodLife:
     """What is known of a pod, from its first record to long after its end."""
@@ -51,14 +45,23 @@ class PodLife:
     netns: int | None = None
     found_dying: bool = False
     """The pod was being deleted already when it became known: its listeners may have closed before."""
-    serving_inits: set[int] = field(default_factory=set)
-    exited_inits: set[int] = field(default_factory=set)
-    open_ports: set[int] = field(default_factory=set)
-    boundaries: dict[Boundary, Moment] = field(default_factory=dict)
+    runs: deque[ContainerRun] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
+    names: dict[str, str] = field(default_factory=dict)
+    """Names of containers by container ID, of runs that the status does not tell of any more too."""
+    boundaries: Boundaries = field(default_factory=dict)
+    told: Fact = NOTHING_TOLD
+    """What the kernel side was last told of the pod."""
+    kubelet_events: list[PodEventSeen] = field(default_factory=list)
+    """The kubelet's events about the whole pod: an eviction, a shutdown of the node."""
+    seen_processes: deque[SeenProcess] = field(default_factory=lambda: deque(maxlen=REMEMBERED_EVIDENCE))
+    seen_connections: deque[SeenConnection] = field(default_factory=lambda: deque(maxlen=REMEMBERED_EVIDENCE))
     endpoint_seen_ns: int | None = None
     last_endpoint: bool = False
     """No other endpoint of a Service was ready: traffic may be sent here by design (KEP-1669)."""
+    published_not_ready: bool = False
+    """A Service publishes the pod as ready until it is gone (publishNotReadyAddresses)."""
     stage_seconds: dict[Stage, float] = field(default_factory=dict)
+    stage_witnesses: dict[Stage, StageWitness] = field(default_factory=dict)
 
     @property
     def deleted(self) -> bool:
@@ -83,9 +86,23 @@ class PodLife:
 
     @property
     def restarting(self) -> bool:
-        """A container was stopped or has ended, and the pod has not been deleted."""
+        """A serving container was stopped or has ended, and the pod has not been deleted."""
         ended = Boundary.STOP_SIGNAL in self.boundaries or Boundary.EXITED in self.boundaries
-        return ended and not self.deleted
+        return ended and not self.deleted and not self.pod.finished
+
+    @property
+    def served_by_design(self) -> bool:
+        """Whether traffic to the dying pod is meant: it is the last endpoint, or published until its end."""
+        return self.last_endpoint or self.published_not_ready
+
+    @property
+    def serving_runs(self) -> list[ContainerRun]:
+        """The runs that have listened on a port."""
+        return [run for run in self.runs if run.serves]
+
+    def container(self, name: str | None) -> Container | None:
+        """The container of that name, as the pod's object describes it."""
+        return next((container for container in self.pod.containers if container.name == name), None)
 
     def facts(self) -> Fact:
         """What the kernel side must know of the pod that it cannot see itself."""
@@ -97,6 +114,16 @@ class PodLife:
         if Boundary.NETWORK_REMOVED in self.boundaries:
             facts |= Fact.GONE
         return facts
+
+    def evidence(self) -> HookEvidence:
+        """What the kernel side has to report so that the pod's preStop hooks can be verified."""
+        wanted = HookEvidence.NONE
+        for container in self.pod.containers:
+            if container.prestop and container.prestop.hook is HookType.EXEC:
+                wanted |= HookEvidence.PROCESS
+            elif container.prestop and container.prestop.hook is HookType.HTTP:
+                wanted |= HookEvidence.KUBELET_CONNECTION
+        return wanted
 
     @property
     def declared_ports(self) -> frozenset[int]:

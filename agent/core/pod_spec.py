@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from agent.core.api_time import nanoseconds
 from agent.core.fields import Fields
-from agent.core.records import Address, Container, HookType, Pod, PreStop
+from agent.core.records import Address, Container, ContainerEnd, HookType, Pod, PreStop
 from agent.core.workload import workload_of
 
 _DEFAULT_GRACE_SECONDS = 30
@@ -15,6 +15,12 @@ _DEFAULT_GRACE_SECONDS = 30
 _MIRROR = "kubernetes.io/config.mirror"
 _CONFIG_HASH = "kubernetes.io/config.hash"
 """Annotations of the API object that mirrors a static pod; the hash stands in the pod's cgroup path."""
+
+_LONGEST_PROCESS_NAME = 15
+"""Bytes of a process's name that the kernel keeps (TASK_COMM_LEN - 1)."""
+
+_SHELL = re.compile(r"(?:/usr)?(?:/bin/)?(?:sh|bash|ash|dash)")
+_SLEEP = re.compile(r"\s*(?:(?:/usr)?/bin/)?sleep\s+(?P<seconds>\d{1,6}(?:\.\d{1,6})?)s?\s*", re.ASCII)
 
 _PORT_AS_TEXT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 
@@ -52,7 +58,7 @@ def _pod(fields: Fields, metadata: Fields) -> Pod:
     deletion_requested_ns, grace_seconds = _deletion(metadata, spec)
     uid = metadata.text("uid")
     conditions = status.each("conditions")
-    declared = _declared_containers(spec)
+    main, sidecars = spec.each("containers"), _sidecars(spec)
     return Pod(
         uid=uid,
         namespace=metadata.text("namespace"),
@@ -61,14 +67,16 @@ def _pod(fields: Fields, metadata: Fields) -> Pod:
         addresses=_addresses(status),
         host_network=bool(spec.flag("hostNetwork")),
         workload=workload_of(fields),
-        containers=_containers(declared, status),
+        containers=_containers(main, sidecars, status),
         grace_seconds=grace_seconds,
         deletion_requested_ns=deletion_requested_ns,
         finished=status.optional_text("phase") in ("Succeeded", "Failed"),
         ready=_holds(conditions, "Ready") is not None,
         cgroup_uid=_cgroup_uid(metadata, uid),
-        probe_ports=frozenset(port for container in declared for port in _probe_ports(container)),
+        probe_ports=frozenset(port for container in (*main, *sidecars) for port in _probe_ports(container)),
         disruption_reason=_disruption_reason(conditions),
+        status_reason=status.optional_text("reason") or None,
+        network_ready=_status_of(conditions, "PodReadyToStartContainers"),
     )
 
 
@@ -96,28 +104,28 @@ def _addresses(status: Fields) -> tuple[Address, ...]:
     return tuple(ip_address(text) for text in texts)
 
 
-def _declared_containers(spec: Fields) -> list[Fields]:
-    sidecars = [
+def _sidecars(spec: Fields) -> list[Fields]:
+    return [
         container
         for container in spec.each("initContainers")
         if container.optional_text("restartPolicy") == "Always"
     ]
-    return [*spec.each("containers"), *sidecars]
 
 
-def _containers(declared: list[Fields], status: Fields) -> tuple[Container, ...]:
+def _containers(main: tuple[Fields, ...], sidecars: list[Fields], status: Fields) -> tuple[Container, ...]:
     statuses = {
         entry.text("name"): entry
         for key in ("containerStatuses", "initContainerStatuses")
         for entry in status.each(key)
     }
+    declared = [(container, False) for container in main] + [(container, True) for container in sidecars]
     return tuple(
-        _container(container, statuses.get(container.text("name"), Fields({}, "status")))
-        for container in declared
+        _container(container, statuses.get(container.text("name"), Fields({}, "status")), sidecar)
+        for container, sidecar in declared
     )
 
 
-def _container(declared: Fields, status: Fields) -> Container:
+def _container(declared: Fields, status: Fields, sidecar: bool) -> Container:
     state = status.within("state")
     return Container(
         name=declared.text("name"),
@@ -127,6 +135,25 @@ def _container(declared: Fields, status: Fields) -> Container:
         restarts=status.count("restartCount") or 0,
         running=state.has("running"),
         exit_code=state.within("terminated").number("exitCode"),
+        sidecar=sidecar,
+        ended=_end(state),
+        ended_before=_end(status.within("lastState")),
+    )
+
+
+def _end(state: Fields) -> ContainerEnd | None:
+    terminated = state.within("terminated")
+    exit_code = terminated.number("exitCode")
+    if exit_code is None:
+        return None
+    finished = terminated.optional_text("finishedAt") or ""
+    return ContainerEnd(
+        container_id=_container_id(terminated),
+        exit_code=exit_code,
+        signal=terminated.number("signal"),
+        reason=terminated.optional_text("reason"),
+        # Year 1 stands for a time that the kubelet does not know.
+        finished_ns=nanoseconds(finished, f"{terminated.path}.finishedAt") if finished > "1970" else None,
     )
 
 
@@ -149,10 +176,23 @@ def _prestop(container: Fields) -> PreStop | None:
     if hook.has("sleep"):
         return PreStop(HookType.SLEEP, seconds=float(hook.within("sleep").count("seconds") or 0))
     if hook.has("exec"):
-        return PreStop(HookType.EXEC)
+        command = hook.within("exec").texts("command")
+        return PreStop(HookType.EXEC, seconds=_slept_seconds(command), command=_process_name(command))
     if hook.has("httpGet"):
         return PreStop(HookType.HTTP, port=_port_of_the_pod(container, hook.within("httpGet")))
     return None
+
+
+def _process_name(command: tuple[str, ...]) -> str | None:
+    name = next(iter(command), "").rpartition("/")[2].encode()[:_LONGEST_PROCESS_NAME]
+    return name.decode(errors="replace") or None
+
+
+def _slept_seconds(command: tuple[str, ...]) -> float | None:
+    """How long a command sleeps that does nothing else, by itself or through a shell."""
+    through_a_shell = len(command) == 3 and command[1] == "-c" and _SHELL.fullmatch(command[0])
+    sleep = _SLEEP.fullmatch(command[2] if through_a_shell else " ".join(command))
+    return float(sleep["seconds"]) if sleep else None
 
 
 def _probe_ports(container: Fields) -> list[int]:
@@ -173,6 +213,14 @@ def _port_of_the_pod(container: Fields, handler: Fields) -> int | None:
         named = next((port for known, port in _tcp_ports(container) if known == name), None)
         return int(name) if named is None and _PORT_AS_TEXT.fullmatch(name) else named
     return handler.port("port")
+
+
+def _status_of(conditions: tuple[Fields, ...], condition: str) -> bool | None:
+    """Whether a condition holds; None if it is not among them, or unknown."""
+    statuses = (
+        entry.optional_text("status") for entry in conditions if entry.optional_text("type") == condition
+    )
+    return {"True": True, "False": False}.get(next(statuses, None) or "")
 
 
 def _holds(conditions: tuple[Fields, ...], condition: str) -> Fields | None:

@@ -32,11 +32,27 @@ class HookType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PreStop:
-    """A declared preStop hook. `seconds` is known for a sleep only, `port` for an HTTP hook only."""
+    """A declared preStop hook. `port` is an HTTP hook's.
+
+    `seconds` is known for a sleep, and for an exec hook that does nothing but sleep. `command` is the name of
+    an exec hook's process, cut to 15 bytes as the kernel does it.
+    """
 
     hook: HookType
     seconds: float | None = None
     port: int | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEnd:
+    """A container's end as the API tells it. `finished_ns` is the node's clock, cut to whole seconds."""
+
+    container_id: str | None
+    exit_code: int
+    signal: int | None
+    reason: str | None
+    finished_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +66,12 @@ class Container:
     restarts: int
     running: bool
     exit_code: int | None
+    sidecar: bool = False
+    """An init container that goes on running (KEP-753): it is stopped after the others have ended."""
+    ended: ContainerEnd | None = None
+    """How the present run ended."""
+    ended_before: ContainerEnd | None = None
+    """How the run before the present one ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,11 @@ class Pod:
     """The UID in the pod's cgroup path: `uid`, but for a static pod the hash of its configuration."""
     probe_ports: frozenset[int] = frozenset()
     disruption_reason: str | None = None
+    """The reason of its condition DisruptionTarget: who asked for the pod's end (KEP-3329)."""
+    status_reason: str | None = None
+    """Why the kubelet ended the pod: Evicted, Terminated (node shutdown), DeadlineExceeded and others."""
+    network_ready: bool | None = None
+    """Whether its sandbox has a network (condition PodReadyToStartContainers, KEP-3085); None if not told."""
 
     @property
     def declares_prestop(self) -> bool:
@@ -111,7 +138,8 @@ class EndpointTerminating:
     """An EndpointSlice reports the pod's endpoint as terminating (or has dropped it).
 
     `ready_left` is the number of other endpoints of the same Service that are ready; at 0 kube-proxy may go
-    on sending traffic to terminating endpoints by design (KEP-1669).
+    on sending traffic to terminating endpoints by design (KEP-1669). `stays_ready` is a Service's that
+    publishes addresses that are not ready.
     """
 
     at_ns: int
@@ -119,6 +147,7 @@ class EndpointTerminating:
     service: str
     removed: bool
     ready_left: int
+    stays_ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,13 @@
 """Joins what the kernel saw with what Kubernetes says: records in, orders out, lives of pods kept."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from agent.core.life import Boundary, Moment, PodLife, Source, Stage
+from agent.core import container_story
+from agent.core.boundaries import Boundary, Moment, Source, reach
+from agent.core.container_runs import identify
+from agent.core.life import PodLife, Stage, StageWitness
 from agent.core.orders import (
     FindNamespaces,
     FollowNamespace,
@@ -16,29 +20,57 @@ from agent.core.orders import (
     UnfollowNamespace,
     WatchClosely,
 )
+from agent.core.phases import Fact
 from agent.core.records import (
     Address,
     ContainerExited,
+    ContainerIdentified,
     EndpointTerminating,
+    EnteredProcessEnded,
+    KubeletConnected,
+    KubeletDisconnected,
     KubeProxyState,
     ListenerClosed,
     ListenerOpened,
     NamespaceIdentified,
     NetworkRemoved,
+    NftablesCommitted,
     Pod,
     PodChanged,
+    PodEventSeen,
     PodRemoved,
     PodsListed,
+    ProcessEntered,
     Record,
     StopSignalSent,
 )
 
-SIGKILL = 9
+SeenInNamespace = (
+    ListenerOpened
+    | ListenerClosed
+    | StopSignalSent
+    | ContainerExited
+    | ContainerIdentified
+    | ProcessEntered
+    | EnteredProcessEnded
+    | KubeletConnected
+    | KubeletDisconnected
+)
 LONGEST_PROPAGATION_SECONDS = 60.0
 """How long after a deletion kube-proxy is waited for."""
 REMEMBERED_RECORDS = 64
 REMEMBERED_NAMESPACES = 512
 """Bounds of what is kept of namespaces that nobody knows; most are no pod's and never will be."""
+
+REMEMBERED_COMMITS = 64
+KUBE_PROXY_COMMITS_AS = frozenset({"nft", "iptables-restor", "ip6tables-resto", "kube-proxy"})
+"""Names of the processes by which kube-proxy commits rules (docs/kinds-and-phases.md, Propagation lag)."""
+
+ONE_SYNC_NS = 100_000_000
+"""A sync of kube-proxy commits table after table, and notes its end some milliseconds after the last."""
+
+FRESH_DELETION_NS = 1_250_000_000
+"""The API's time of a deletion is cut to whole seconds: news that is no older than this is fresh."""
 
 
 class Tracker:
@@ -52,6 +84,7 @@ class Tracker:
         self._netns_of_cgroup: dict[str, int] = {}
         self._before_identity: dict[int, list[Record]] = {}
         self._gone: dict[Address, str] = {}
+        self._commits: deque[NftablesCommitted] = deque(maxlen=REMEMBERED_COMMITS)
         self._followed: set[str] = set()
         self._watching_closely = False
 
@@ -72,12 +105,16 @@ class Tracker:
                 return self._namespace_identified(record)
             case NetworkRemoved():
                 return self._network_removed(record)
-            case ListenerOpened() | ListenerClosed() | StopSignalSent() | ContainerExited():
-                return self._seen_in_namespace(record)
+            case PodEventSeen():
+                return self._event_told(record)
             case EndpointTerminating():
                 self._endpoint_terminating(record)
             case KubeProxyState():
                 self._kube_proxy_read(record)
+            case NftablesCommitted():
+                self._rules_committed(record)
+            case _ if isinstance(record, SeenInNamespace):
+                return self._seen_in_namespace(record)
         return ()
 
     def life_in(self, netns: int) -> PodLife | None:
@@ -90,6 +127,7 @@ class Tracker:
         if pod.host_network:
             return
         life = self.lives.get(pod.uid)
+        first_sight = life is None
         if life is None:
             life = self.lives[pod.uid] = PodLife(
                 pod,
@@ -100,19 +138,33 @@ class Tracker:
                 yield from self._own(life.netns, life)
             elif not pod.finished:
                 yield FindNamespaces()
-        elif life.netns is None and not pod.finished and any(c.running for c in pod.containers):
+        elif _runs_unknown_container(life, pod):
             yield FindNamespaces()
         life.pod = _keeping_addresses(life.pod, pod)
         if not pod.finished:
             for address in pod.addresses:
                 yield from self._address_back(address, pod.uid)
-        if pod.deletion_requested_ns is not None and not life.deleted:
-            # The watch tells of a deletion within milliseconds, while the API's own time has a resolution of
-            # 1 s: that is taken only for a pod that was being deleted before it became known.
-            requested_ns = min(pod.deletion_requested_ns, record.at_ns) if life.found_dying else record.at_ns
-            life.boundaries[Boundary.DELETION_REQUESTED] = Moment(requested_ns, Source.API)
+        if pod.deletion_requested_ns is not None:
+            yield from self._deletion_told(life, pod.deletion_requested_ns, record.at_ns)
+        container_story.status_told(life, record.at_ns, first_sight)
+        if Boundary.NETWORK_REMOVED in life.boundaries and Fact.GONE not in life.told:
+            yield from self._network_gone(life)
+
+    def _deletion_told(self, life: PodLife, requested_ns: int, at_ns: int) -> Iterator[Order]:
+        known = life.boundaries.get(Boundary.DELETION_REQUESTED)
+        if known is not None and known.source in (Source.KERNEL, Source.API):
+            return
+        # The watch tells of a deletion within milliseconds, while the API's own time has a resolution of 1 s:
+        # that is taken only for a pod that had been dying for some time when it became known.
+        stale = life.found_dying and at_ns - requested_ns > FRESH_DELETION_NS
+        at_ns = min(requested_ns, at_ns) if stale else at_ns
+        if known is not None:
+            at_ns = min(known.at_ns, at_ns)
+        life.boundaries[Boundary.DELETION_REQUESTED] = Moment(at_ns, Source.API)
+        if known is None:
             yield from self._tell_facts(life)
             yield from self._watch_addresses(life)
+        container_story.judge_hooks(life)
 
     def _pod_removed(self, record: PodRemoved) -> Iterator[Order]:
         life = self.lives.get(record.uid)
@@ -123,6 +175,20 @@ class Tracker:
         if not life.deleted:
             life.boundaries[Boundary.DELETION_REQUESTED] = Moment(record.at_ns, Source.INFERRED)
             yield from self._tell_facts(life)
+            container_story.judge_hooks(life)
+
+    def _event_told(self, record: PodEventSeen) -> Iterator[Order]:
+        life = self.lives.get(record.pod_uid)
+        if life is None:
+            return
+        ends_the_pod = container_story.event_told(life, record)
+        if ends_the_pod and not life.deleted and not life.pod.finished:
+            # Nobody deleted the pod: the kubelet ends it by itself (eviction, shutdown of the node).
+            asked = Moment(record.at_ns, Source.EVENT, record.stamped_ns)
+            life.boundaries[Boundary.DELETION_REQUESTED] = asked
+            yield from self._tell_facts(life)
+            yield from self._watch_addresses(life)
+            container_story.judge_hooks(life)
 
     def _namespace_identified(self, record: NamespaceIdentified) -> Iterator[Order]:
         self._netns_of_cgroup[record.pod_uid] = record.netns
@@ -139,7 +205,8 @@ class Tracker:
 
     def _tell_facts(self, life: PodLife) -> Iterator[Order]:
         if life.netns is not None:
-            yield SetPodFacts(life.netns, life.facts())
+            life.told = life.facts()
+            yield SetPodFacts(life.netns, life.told, life.evidence())
             if life.found_dying and life.declared_ports:
                 yield MarkPortsServed(life.netns, life.declared_ports)
 
@@ -148,7 +215,10 @@ class Tracker:
         if life is None:
             self._remember(record.netns, record)
             return
-        life.boundaries.setdefault(Boundary.NETWORK_REMOVED, Moment(record.at_ns, Source.KERNEL))
+        reach(life.boundaries, Boundary.NETWORK_REMOVED, Moment(record.at_ns, Source.KERNEL))
+        yield from self._network_gone(life)
+
+    def _network_gone(self, life: PodLife) -> Iterator[Order]:
         yield from self._tell_facts(life)
         yield from self._watch_addresses(life)
 
@@ -158,7 +228,8 @@ class Tracker:
         This begins with the exit and not with the removal of the network, of which the news comes some
         milliseconds late: a packet that is discarded outside the pod's namespace is proof enough.
         """
-        ended = life.deleted and life.serving_inits and not life.serving_inits - life.exited_inits
+        serving = life.serving_runs
+        ended = life.deleted and serving and all(run.ended for run in serving)
         if life.netns is None or not (ended or Boundary.NETWORK_REMOVED in life.boundaries):
             return
         for address in life.pod.addresses:
@@ -171,26 +242,30 @@ class Tracker:
             del self._gone[address]
             yield MarkAddressBack(address)
 
-    def _seen_in_namespace(
-        self, record: ListenerOpened | ListenerClosed | StopSignalSent | ContainerExited
-    ) -> Iterator[Order]:
+    def _seen_in_namespace(self, record: SeenInNamespace) -> Iterator[Order]:
         life = self.life_in(record.netns)
         if life is None:
             self._remember(record.netns, record)
             return
         match record:
             case ListenerOpened():
-                _listener_opened(life, record)
+                container_story.listener_opened(life, record)
             case ListenerClosed():
-                life.open_ports.discard(record.port)
-                if not life.open_ports:
-                    _reach(life, Boundary.LISTENER_CLOSED, record.at_ns)
+                container_story.listener_closed(life, record)
             case StopSignalSent():
-                _signalled(life, record)
+                container_story.signalled(life, record)
+            case ContainerIdentified():
+                identify(life, record.init_pid, record.container_id)
+            case ProcessEntered():
+                container_story.process_entered(life, record)
+            case EnteredProcessEnded():
+                container_story.entered_process_ended(life, record)
+            case KubeletConnected():
+                container_story.kubelet_connected(life, record)
+            case KubeletDisconnected():
+                container_story.kubelet_disconnected(life, record)
             case ContainerExited():
-                if record.init_pid in life.serving_inits:
-                    _reach(life, Boundary.EXITED, record.at_ns)
-                    life.exited_inits.add(record.init_pid)
+                if container_story.exited(life, record):
                     yield from self._watch_addresses(life)
 
     def _remember(self, netns: int, record: Record) -> None:
@@ -205,11 +280,11 @@ class Tracker:
         life = self.lives.get(record.pod_uid)
         if life is None or not life.deleted:
             return
-        if record.ready_left == 0:
-            life.last_endpoint = True
+        life.last_endpoint |= record.ready_left == 0
+        life.published_not_ready |= record.stays_ready
         if life.endpoint_seen_ns is None:
             life.endpoint_seen_ns = record.at_ns
-            _reach_stage(life, Stage.ENDPOINTSLICE, record.at_ns)
+            _reach_stage(life, Stage.ENDPOINTSLICE, record.at_ns, StageWitness.ENDPOINTSLICE_WATCH)
 
     def _kube_proxy_read(self, state: KubeProxyState) -> None:
         self.kube_proxy = state
@@ -220,17 +295,33 @@ class Tracker:
             if deletion is None or life.endpoint_seen_ns is None or state.at_ns < life.endpoint_seen_ns:
                 continue
             if state.synced_ns >= deletion.at_ns:
-                _reach_stage(life, Stage.KUBE_PROXY, state.synced_ns)
+                committed = self._last_commit(deletion.at_ns, state.synced_ns + ONE_SYNC_NS)
+                if committed is None:
+                    _reach_stage(life, Stage.KUBE_PROXY, state.synced_ns, StageWitness.KUBE_PROXY_METRICS)
+                else:
+                    _reach_stage(life, Stage.KUBE_PROXY, committed, StageWitness.NFTABLES_COMMIT)
+
+    def _last_commit(self, after_ns: int, before_ns: int) -> int | None:
+        """When kube-proxy last committed rules in a span of time; None in a mode that commits nothing."""
+        return max((c.at_ns for c in self._commits if after_ns <= c.at_ns <= before_ns), default=None)
+
+    def _rules_committed(self, record: NftablesCommitted) -> None:
+        if record.process in KUBE_PROXY_COMMITS_AS:
+            self._commits.append(record)
 
     def _watch_what_dies(self, now: int) -> Iterator[Order]:
-        watched = [life for life in self.lives.values() if life.dying or self._news_under_way(life, now)]
+        watched = [
+            life
+            for life in self.lives.values()
+            if life.dying or life.restarting or self._news_under_way(life, now)
+        ]
         dying = {life.pod.namespace for life in watched}
         for namespace in sorted(dying - self._followed):
             yield FollowNamespace(namespace)
         for namespace in sorted(self._followed - dying):
             yield UnfollowNamespace(namespace)
         self._followed = dying
-        closely = bool(watched) or any(life.restarting for life in self.lives.values())
+        closely = bool(watched)
         if closely != self._watching_closely:
             self._watching_closely = closely
             yield WatchClosely(closely)
@@ -265,34 +356,16 @@ def _keeping_addresses(known: Pod, current: Pod) -> Pod:
     return current if current.addresses else replace(current, addresses=known.addresses)
 
 
-def _reach(life: PodLife, boundary: Boundary, at_ns: int) -> None:
-    life.boundaries.setdefault(boundary, Moment(at_ns, Source.KERNEL))
+def _runs_unknown_container(life: PodLife, pod: Pod) -> bool:
+    """Whether the status tells of a container that runs for the first time, or nothing is known of the pod."""
+    running = [container for container in pod.containers if container.running]
+    known = {run.container_id for run in life.runs if run.init_pid is not None}
+    news = [c for c in running if c.container_id not in known and c.container_id not in life.names]
+    return not pod.finished and bool(news if life.netns is not None else running)
 
 
-def _reach_stage(life: PodLife, stage: Stage, at_ns: int) -> None:
+def _reach_stage(life: PodLife, stage: Stage, at_ns: int, witness: StageWitness) -> None:
     seconds = life.seconds_since_deletion(at_ns)
-    if seconds is not None:
-        life.stage_seconds.setdefault(stage, seconds)
-
-
-def _listener_opened(life: PodLife, record: ListenerOpened) -> None:
-    life.open_ports.add(record.port)
-    if record.init_pid:
-        life.serving_inits.add(record.init_pid)
-    if not life.deleted:
-        # The container that was stopped or ended has been started again.
-        for boundary in (
-            Boundary.STOP_SIGNAL,
-            Boundary.LISTENER_CLOSED,
-            Boundary.KILL_SIGNAL,
-            Boundary.EXITED,
-        ):
-            life.boundaries.pop(boundary, None)
-
-
-def _signalled(life: PodLife, record: StopSignalSent) -> None:
-    if record.init_pid not in life.serving_inits:
-        return  # the pause process, or a container that serves nothing
-    _reach(life, Boundary.STOP_SIGNAL, record.at_ns)
-    if record.signal == SIGKILL:
-        _reach(life, Boundary.KILL_SIGNAL, record.at_ns)
+    if seconds is not None and stage not in life.stage_seconds:
+        life.stage_seconds[stage] = seconds
+        life.stage_witnesses[stage] = witness

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.pod_spec import keeping_first_deletion, pod_of
-from agent.core.records import Container, HookType, Pod, PreStop, Workload
+from agent.core.records import Container, ContainerEnd, HookType, Pod, PreStop, Workload
 from tests.recordings.reader import recorded_deletions, recorded_events
 
 SECOND = 1_000_000_000
@@ -21,8 +21,10 @@ RECORDED_DELETIONS: dict[str, dict[str, tuple[int, float, PreStop | None, str]]]
     "force-delete": {"x-force": (1796002159, 0, PreStop(HookType.SLEEP, seconds=2), "Pod/x-force")},
     "ignores-sigterm": {"v-ignore": (1796001191, 5, None, "Pod/v-ignore")},
     "liveness-restart": {},
-    "prestop-exec": {"v-exec": (1796001161, 12, PreStop(HookType.EXEC), "Pod/v-exec")},
-    "prestop-fails": {"v-failhook": (1796001177, 12, PreStop(HookType.EXEC), "Pod/v-failhook")},
+    "prestop-exec": {
+        "v-exec": (1796001161, 12, PreStop(HookType.EXEC, seconds=4, command="sh"), "Pod/v-exec")
+    },
+    "prestop-fails": {"v-failhook": (1796001177, 12, PreStop(HookType.EXEC, command="sh"), "Pod/v-failhook")},
     "prestop-http": {"v-http": (1796001170, 12, PreStop(HookType.HTTP, port=8080), "Pod/v-http")},
     "prestop-sleep": {
         "web-6d9598d4f7-hbwbc": (1796001100, 15, PreStop(HookType.SLEEP, seconds=3), "Deployment/web"),
@@ -106,7 +108,17 @@ def test_a_whole_pod_gives_a_whole_record() -> None:
         workload=Workload("Deployment", "web"),
         containers=(
             Container("app", "a" * 64, PreStop(HookType.HTTP, port=8080), (8080,), 2, True, None),
-            Container("proxy", None, PreStop(HookType.SLEEP, seconds=4), (), 0, False, 137),
+            Container(
+                "proxy",
+                None,
+                PreStop(HookType.SLEEP, seconds=4),
+                (),
+                0,
+                False,
+                137,
+                sidecar=True,
+                ended=ContainerEnd(None, 137, None, None, None),
+            ),
         ),
         grace_seconds=15,
         deletion_requested_ns=None,
@@ -334,3 +346,45 @@ def test_a_pod_with_one_hostile_field_is_a_record_or_a_value_error(
         parent[place[-1]] = value
     with contextlib.suppress(ValueError):
         assert isinstance(pod_of(pod), Pod)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "seconds"),
+    [
+        (["sleep", "10"], "sleep", 10),
+        (["/bin/sleep", "2.5"], "sleep", 2.5),
+        (["/bin/sh", "-c", "sleep 5"], "sh", 5),
+        (["sh", "-c", "/usr/bin/sleep 5s"], "sh", 5),
+        (["/bin/sh", "-c", "nginx -s quit; sleep 5"], "sh", None),
+        (["/usr/local/bin/a-name-longer-than-15"], "a-name-longer-t", None),
+        (["sleep", "infinity"], "sleep", None),
+        ([], None, None),
+    ],
+)
+def test_an_exec_hook_has_the_name_of_its_process_and_the_length_of_a_mere_sleep(
+    command: list[str], name: str | None, seconds: float | None
+) -> None:
+    pod = whole_pod()
+    pod["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": command}}}
+    assert pod_of(pod).containers[0].prestop == PreStop(HookType.EXEC, seconds=seconds, command=name)
+
+
+def test_the_ends_of_the_present_run_and_of_the_one_before_are_told() -> None:
+    pod = whole_pod()
+    before = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-11-30T01:11:21Z"}
+    status = pod["status"]["containerStatuses"][0]
+    status["lastState"] = {"terminated": {**before, "containerID": "containerd://" + "b" * 64}}
+    status["state"] = {"terminated": {"exitCode": 0, "signal": 15, "finishedAt": "0001-01-01T00:00:00Z"}}
+    container = pod_of(pod).containers[0]
+    assert container.ended_before == ContainerEnd("b" * 64, 137, None, "OOMKilled", 1796001081 * 10**9)
+    assert container.ended == ContainerEnd(None, 0, 15, None, None)
+
+
+@pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", None)])
+def test_whether_the_sandbox_has_a_network_is_told_as_far_as_the_kubelet_knows(
+    status: str, ready: bool | None
+) -> None:
+    pod = whole_pod()
+    pod["status"]["conditions"].append({"type": "PodReadyToStartContainers", "status": status})
+    pod["status"]["reason"] = "Evicted"
+    assert (pod_of(pod).network_ready, pod_of(pod).status_reason) == (ready, "Evicted")

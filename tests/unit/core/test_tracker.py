@@ -5,7 +5,8 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.life import Boundary, Source, Stage
+from agent.core.boundaries import Boundary, Source
+from agent.core.life import Stage
 from agent.core.orders import (
     FindNamespaces,
     FollowNamespace,
@@ -137,9 +138,10 @@ def test_addresses_are_watched_from_the_exit_on() -> None:
 def test_an_exit_without_a_deletion_is_a_restart_and_keeps_the_address() -> None:
     tracker = serving()
     orders = tracker.apply(EXITED)
-    assert orders == [WatchClosely(True)]
+    assert orders == [FollowNamespace("shop"), WatchClosely(True)]
     assert tracker.lives["uid-1"].restarting
-    assert tracker.apply(ListenerOpened(110 * SECOND, NETNS, 8080, INIT + 1)) == [WatchClosely(False)]
+    orders = tracker.apply(ListenerOpened(110 * SECOND, NETNS, 8080, INIT + 1))
+    assert orders == [UnfollowNamespace("shop"), WatchClosely(False)]
 
 
 def test_a_signal_to_the_pause_process_is_no_stop_signal() -> None:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.core.boundaries import Boundary, Moment, Source
 from agent.core.counts import HookCounts
 from agent.core.kinds import Kind
 from agent.core.ledger import Histogram, Reading
-from agent.core.life import Boundary, Moment, PodLife, Source, Stage
+from agent.core.life import PodLife, Stage
 from agent.core.phases import Phase
 from agent.core.records import KubeProxyState, Workload
 from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
