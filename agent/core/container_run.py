@@ -64,6 +64,8 @@ class ContainerRun:
     """The kubelet's event that the preStop hook failed."""
     hook_exit: Exit | None = None
     """How the process of an exec hook ended; None if that was not seen."""
+    hook_connected: bool = False
+    """The kubelet's connection that is an HTTP hook has been seen."""
 
     @property
     def ended(self) -> bool:

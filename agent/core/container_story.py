@@ -257,6 +257,7 @@ def _judge_hook(life: PodLife, container: Container, run: ContainerRun, begun: M
         run.boundaries[Boundary.PRESTOP_STARTED] = Moment(seen.started_ns, Source.KERNEL)
         if seen.ended_ns is not None:
             run.boundaries[Boundary.PRESTOP_ENDED] = Moment(seen.ended_ns, Source.KERNEL)
+        run.hook_connected = hook.hook is HookType.HTTP
         if seen.exit_status is not None:
             run.hook_exit = exit_of_wait_status(seen.exit_status)
         return

@@ -357,7 +357,7 @@ def _keeping_addresses(known: Pod, current: Pod) -> Pod:
 
 
 def _runs_unknown_container(life: PodLife, pod: Pod) -> bool:
-    """Whether the status tells of a container that runs for the first time, or nothing is known of the pod."""
+    """Whether the status tells of a container that runs for the first time, or no namespace is known."""
     running = [container for container in pod.containers if container.running]
     known = {run.container_id for run in life.runs if run.init_pid is not None}
     news = [c for c in running if c.container_id not in known and c.container_id not in life.names]

@@ -1,0 +1,227 @@
+"""The end of a pod, or of a container of a pod that stays, as one object: what reports are made of."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from agent.core.boundaries import Boundary, Moment
+from agent.core.container_run import ContainerRun, Exit, SentSignal
+from agent.core.kinds import Kind
+from agent.core.life import PodLife, Stage, StageWitness
+from agent.core.phase_spans import PhaseSpan, spans_of
+from agent.core.phases import Phase
+from agent.core.prestop import PreStopOutcome, outcome_of
+from agent.core.reason import Reason, reason_of_pod, reason_of_run
+from agent.core.records import KubeProxyState, PreStop, Workload
+from agent.core.tally import Tally
+
+
+class Scope(Enum):
+    """What ended."""
+
+    POD = "pod"
+    CONTAINER = "container"
+    """One container, which the kubelet starts again: the pod stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerTermination:
+    """How one run of a container ended."""
+
+    name: str | None
+    container_id: str | None
+    sidecar: bool
+    prestop: PreStop | None
+    prestop_outcome: PreStopOutcome
+    stop_signal: SentSignal | None
+    exit: Exit | None
+    boundaries: Mapping[Boundary, Moment]
+    ports_closed: Mapping[int, Moment]
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """When the news of a deletion arrived at a stage, or why that is not known."""
+
+    seconds: float | None
+    witness: StageWitness | None = None
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """One end. `dropped` and `late` are None where no kernel side watched the pod's connections.
+
+    Those of a container's end are the pod's in phase `restarting`; where the pod restarted more than once they
+    cannot be told apart, and are None.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    node: str
+    workload: Workload
+    scope: Scope
+    reason: Reason
+    grace_seconds: float
+    over: bool
+    boundaries: Mapping[Boundary, Moment]
+    containers: tuple[ContainerTermination, ...]
+    phases: tuple[PhaseSpan, ...]
+    stages: Mapping[Stage, StageResult]
+    served_by_design: bool
+    dropped: Mapping[tuple[Kind, Phase], int] | None
+    late: Mapping[Phase, int] | None
+
+    @property
+    def began_ns(self) -> int:
+        """What its times count from: the request for the deletion or, for want of one, what was seen first."""
+        requested = self.boundaries.get(Boundary.DELETION_REQUESTED)
+        if requested is not None:
+            return requested.at_ns
+        return min((moment.at_ns for moment in self.boundaries.values()), default=0)
+
+
+def terminations(
+    lives: Iterable[PodLife], tallies: Mapping[str, Tally], kube_proxy: KubeProxyState | None
+) -> tuple[Termination, ...]:
+    """The ends of all pods that are known, and of their containers, in the order in which they began.
+
+    `tallies` are the counts by pod UID; `kube_proxy` is its last reading.
+    """
+    ends = [
+        end
+        for life in lives
+        for end in _terminations_of(life, tallies.get(life.pod.uid, Tally()), kube_proxy)
+    ]
+    return tuple(sorted(ends, key=lambda end: (end.began_ns, end.namespace, end.pod)))
+
+
+def _terminations_of(life: PodLife, tally: Tally, kube_proxy: KubeProxyState | None) -> Iterable[Termination]:
+    with_pod = [run for run in life.runs if _ended_with_pod(life, run)]
+    alone = [run for run in life.runs if run not in with_pod and _is_ending(run) and run.name is not None]
+    for run in alone:
+        yield _of_container(life, run, tally if len(alone) == 1 else None)
+    if life.deleted:
+        yield _of_pod(life, with_pod, tally, kube_proxy)
+
+
+def _is_ending(run: ContainerRun) -> bool:
+    return Boundary.STOP_SIGNAL in run.boundaries or run.ended
+
+
+def _ended_with_pod(life: PodLife, run: ContainerRun) -> bool:
+    deletion = life.boundaries.get(Boundary.DELETION_REQUESTED)
+    if deletion is None:
+        return False
+    exited = run.boundaries.get(Boundary.EXITED)
+    return exited is None or exited.at_ns >= deletion.at_ns
+
+
+def _of_pod(
+    life: PodLife, runs: list[ContainerRun], tally: Tally, kube_proxy: KubeProxyState | None
+) -> Termination:
+    watched = life.netns is not None
+    return Termination(
+        namespace=life.pod.namespace,
+        pod=life.pod.name,
+        uid=life.pod.uid,
+        node=life.pod.node,
+        workload=life.pod.workload,
+        scope=Scope.POD,
+        reason=reason_of_pod(life),
+        grace_seconds=life.pod.grace_seconds,
+        over=life.over,
+        boundaries=_in_order(life.boundaries),
+        containers=tuple(_container(life, run) for run in runs if run.name is not None or run.serves),
+        phases=spans_of(life.boundaries, life.pod.declares_prestop),
+        stages={
+            Stage.ENDPOINTSLICE: _endpointslice_stage(life),
+            Stage.KUBE_PROXY: _kube_proxy_stage(life, kube_proxy),
+            Stage.TRAFFIC: _traffic_stage(life, tally),
+        },
+        served_by_design=life.served_by_design,
+        dropped={key: n for key, n in tally.dropped.items() if key[1].dying} if watched else None,
+        late=dict(tally.late) if watched else None,
+    )
+
+
+def _of_container(life: PodLife, run: ContainerRun, tally: Tally | None) -> Termination:
+    watched = life.netns is not None and tally is not None
+    return Termination(
+        namespace=life.pod.namespace,
+        pod=life.pod.name,
+        uid=life.pod.uid,
+        node=life.pod.node,
+        workload=life.pod.workload,
+        scope=Scope.CONTAINER,
+        reason=reason_of_run(run),
+        grace_seconds=life.pod.grace_seconds,
+        over=run.ended,
+        boundaries=_in_order(run.boundaries),
+        containers=(_container(life, run),),
+        phases=(PhaseSpan(Phase.RESTARTING, _restarting_since(run), None),),
+        stages={},
+        served_by_design=False,
+        dropped=_restarting_drops(tally) if watched and tally else None,
+        late=None,
+    )
+
+
+def _restarting_since(run: ContainerRun) -> Moment | None:
+    return run.boundaries.get(Boundary.STOP_SIGNAL) or run.boundaries.get(Boundary.EXITED)
+
+
+def _restarting_drops(tally: Tally) -> dict[tuple[Kind, Phase], int]:
+    return {key: n for key, n in tally.dropped.items() if key[1] is Phase.RESTARTING}
+
+
+def _container(life: PodLife, run: ContainerRun) -> ContainerTermination:
+    declared = life.container(run.name) or (life.pod.containers[0] if len(life.pod.containers) == 1 else None)
+    hook = declared.prestop if declared else None
+    return ContainerTermination(
+        name=declared.name if declared else run.name,
+        container_id=run.container_id,
+        sidecar=declared.sidecar if declared else False,
+        prestop=hook,
+        prestop_outcome=outcome_of(hook, run, life.pod.grace_seconds),
+        stop_signal=run.stop_signal,
+        exit=run.exit,
+        boundaries=_in_order(run.boundaries),
+        ports_closed=dict(run.ports_closed),
+    )
+
+
+def _in_order(boundaries: Mapping[Boundary, Moment]) -> dict[Boundary, Moment]:
+    return {boundary: boundaries[boundary] for boundary in Boundary if boundary in boundaries}
+
+
+def _endpointslice_stage(life: PodLife) -> StageResult:
+    known = _known_stage(life, Stage.ENDPOINTSLICE)
+    return known or StageResult(None, missing="no EndpointSlice told that the pod's endpoint terminates")
+
+
+def _kube_proxy_stage(life: PodLife, kube_proxy: KubeProxyState | None) -> StageResult:
+    known = _known_stage(life, Stage.KUBE_PROXY)
+    if known is not None:
+        return known
+    if kube_proxy is None or not kube_proxy.up:
+        return StageResult(None, missing="no kube-proxy answers on this node")
+    if life.endpoint_seen_ns is None:
+        return StageResult(None, missing="no EndpointSlice told that the pod's endpoint terminates")
+    return StageResult(None, missing="kube-proxy has not told that it had written the change")
+
+
+def _known_stage(life: PodLife, stage: Stage) -> StageResult | None:
+    seconds = life.stage_seconds.get(stage)
+    return None if seconds is None else StageResult(seconds, life.stage_witnesses.get(stage))
+
+
+def _traffic_stage(life: PodLife, tally: Tally) -> StageResult:
+    if life.netns is None:
+        return StageResult(None, missing="nobody watched the pod's connections")
+    if life.served_by_design:
+        return StageResult(None, missing="traffic was sent to the dying pod by design")
+    if tally.last_attempt_ns is None:
+        return StageResult(None, missing="no new connection came after the deletion")
+    return StageResult(life.seconds_since_deletion(tally.last_attempt_ns))
