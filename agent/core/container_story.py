@@ -189,9 +189,22 @@ def _status_ended(life: PodLife, run: ContainerRun, end: ContainerEnd, at_ns: in
         run.exit = told if run.exit is None else replace(run.exit, reason=told.reason)
     known_before = run.ended
     reach(run.boundaries, Boundary.EXITED, moment)
+    if run.exit.killed and run.exit.reason != "OOMKilled":
+        _infer_kill(life, run, moment.at_ns)
     if not known_before and (life.deleted or run is life.runs[-1]):
         _pod_exited(life, moment)
     judge_hooks(life)
+
+
+def _infer_kill(life: PodLife, run: ContainerRun, exited_ns: int) -> None:
+    """SIGKILL ended the run: if the grace period was over by then, it was that."""
+    deletion = life.boundaries.get(Boundary.DELETION_REQUESTED)
+    if deletion is not None:
+        grace_over_ns = deletion.at_ns + int(life.pod.grace_seconds * SECOND_NS)
+        if grace_over_ns <= exited_ns:
+            moment = Moment(grace_over_ns, Source.INFERRED)
+            reach(run.boundaries, Boundary.KILL_SIGNAL, moment)
+            reach(life.boundaries, Boundary.KILL_SIGNAL, moment)
 
 
 def event_told(life: PodLife, record: PodEventSeen) -> bool:

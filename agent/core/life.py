@@ -58,8 +58,8 @@ class PodLife:
     endpoint_seen_ns: int | None = None
     last_endpoint: bool = False
     """No other endpoint of a Service was ready: traffic may be sent here by design (KEP-1669)."""
-    published_not_ready: bool = False
-    """A Service publishes the pod as ready until it is gone (publishNotReadyAddresses)."""
+    stays_ready_in: dict[str, bool] = field(default_factory=dict)
+    """By Service: whether it publishes the pod as ready until it is gone (publishNotReadyAddresses)."""
     stage_seconds: dict[Stage, float] = field(default_factory=dict)
     stage_witnesses: dict[Stage, StageWitness] = field(default_factory=dict)
 
@@ -92,8 +92,12 @@ class PodLife:
 
     @property
     def served_by_design(self) -> bool:
-        """Whether traffic to the dying pod is meant: it is the last endpoint, or published until its end."""
-        return self.last_endpoint or self.published_not_ready
+        """Whether traffic to the dying pod is meant: it is the last endpoint, or published until its end.
+
+        Where one Service publishes it and another takes it away, traffic is expected to end.
+        """
+        published = bool(self.stays_ready_in) and all(self.stays_ready_in.values())
+        return self.last_endpoint or published
 
     @property
     def serving_runs(self) -> list[ContainerRun]:

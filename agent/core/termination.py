@@ -52,8 +52,8 @@ class StageResult:
 class Termination:
     """One end. `dropped` and `late` are None where no kernel side watched the pod's connections.
 
-    Those of a container's end are the pod's in phase `restarting`; where the pod restarted more than once they
-    cannot be told apart, and are None.
+    Those of a container's end are the pod's in phase `restarting`; where the pod restarted more than once
+    they cannot be told apart, and are None.
     """
 
     namespace: str
@@ -75,7 +75,7 @@ class Termination:
 
     @property
     def began_ns(self) -> int:
-        """What its times count from: the request for the deletion or, for want of one, what was seen first."""
+        """What its times count from: the request for the deletion or, without one, what was seen first."""
         requested = self.boundaries.get(Boundary.DELETION_REQUESTED)
         if requested is not None:
             return requested.at_ns

@@ -281,7 +281,8 @@ class Tracker:
         if life is None or not life.deleted:
             return
         life.last_endpoint |= record.ready_left == 0
-        life.published_not_ready |= record.stays_ready
+        if not record.removed:
+            life.stays_ready_in[record.service] = record.stays_ready
         if life.endpoint_seen_ns is None:
             life.endpoint_seen_ns = record.at_ns
             _reach_stage(life, Stage.ENDPOINTSLICE, record.at_ns, StageWitness.ENDPOINTSLICE_WATCH)

@@ -26,6 +26,8 @@ def _lines(end: Termination) -> Iterator[str]:
     for stage, result in end.stages.items():
         told = f"{result.seconds:.3f} s" if result.seconds is not None else f"unknown: {result.missing}"
         yield f"  lag {stage.value}: {told}"
+    if end.served_by_design:
+        yield "  traffic was sent to it by design: it was the last endpoint, or is published when not ready"
     yield f"  connections dropped: {_drops(end)}"
 
 

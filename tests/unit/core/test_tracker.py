@@ -1,12 +1,13 @@
 """Records in, orders out: a pod's life as the tracker joins it from both sides."""
 
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.boundaries import Boundary, Source
-from agent.core.life import Stage
+from agent.core.life import Stage, StageWitness
 from agent.core.orders import (
     FindNamespaces,
     FollowNamespace,
@@ -28,6 +29,7 @@ from agent.core.records import (
     ListenerOpened,
     NamespaceIdentified,
     NetworkRemoved,
+    NftablesCommitted,
     PodChanged,
     PodRemoved,
     PodsListed,
@@ -248,3 +250,38 @@ def test_no_order_or_repetition_of_records_breaks_it(records: list[Record]) -> N
     for life in tracker.ended_before(10**18):
         tracker.forget(life)
     assert all(not life.over for life in tracker.lives.values())
+
+
+def endpoint_news(service: str, *, ready_left: int = 1, stays_ready: bool = False) -> EndpointTerminating:
+    return EndpointTerminating(
+        DELETED.at_ns + 1, "uid-1", service, removed=False, ready_left=ready_left, stays_ready=stays_ready
+    )
+
+
+def test_a_pod_that_its_only_service_publishes_until_its_end_is_served_by_design() -> None:
+    tracker = serving()
+    for record in (DELETED, endpoint_news("headless", stays_ready=True)):
+        tracker.apply(record)
+    assert tracker.lives["uid-1"].served_by_design
+    tracker.apply(endpoint_news("web"))
+    assert not tracker.lives["uid-1"].served_by_design
+
+
+def test_the_kube_proxy_stage_is_the_last_commit_of_the_sync_where_commits_are_seen() -> None:
+    tracker = serving()
+    tracker.apply(DELETED)
+    seen = DELETED.at_ns + SECOND // 100
+    tracker.apply(replace(endpoint_news("web"), at_ns=seen))
+    synced = seen + 2 * SECOND
+    for at_ns, process in (
+        (DELETED.at_ns - 1, "nft"),
+        (synced - 20_000_000, "iptables-restor"),
+        (synced - 10_000_000, "iptables-restor"),
+        (synced - 5_000_000, "iptables"),
+        (synced + SECOND, "nft"),
+    ):
+        tracker.apply(NftablesCommitted(at_ns, 1, process))
+    tracker.apply(KubeProxyState(synced + 2 * SECOND, True, synced, seen, pending=0))
+    life = tracker.lives["uid-1"]
+    assert life.stage_seconds[Stage.KUBE_PROXY] == 2.0
+    assert life.stage_witnesses[Stage.KUBE_PROXY] is StageWitness.NFTABLES_COMMIT
