@@ -1,0 +1,309 @@
+"""Several containers, restarts, and ends that nobody asked the API for."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent.core.boundaries import Boundary, Moment, Source
+from agent.core.container_run import Exit, SentSignal
+from agent.core.kinds import Kind
+from agent.core.orders import FindNamespaces, MarkAddressGone, SetPodFacts
+from agent.core.phases import Fact, Phase
+from agent.core.reason import Reason
+from agent.core.records import (
+    Container,
+    ContainerEnd,
+    ContainerExited,
+    ContainerIdentified,
+    EventReason,
+    ListenerClosed,
+    ListenerOpened,
+    NamespaceIdentified,
+    NetworkRemoved,
+    Pod,
+    PodChanged,
+    PodEventSeen,
+    PodRemoved,
+    Record,
+    SignalResult,
+    StopSignalSent,
+)
+from agent.core.tally import Tally
+from agent.core.termination import Scope, Termination, terminations
+from agent.core.tracker import Tracker
+from tests.unit.core.lives import NETNS, SECOND, a_pod
+
+APP, PROXY, PAUSE, NEXT_APP = 77, 88, 66, 99
+APP_ID, PROXY_ID, PAUSE_ID, NEXT_ID = "a" * 64, "b" * 64, "f" * 64, "d" * 64
+
+
+def container(name: str, container_id: str, *, sidecar: bool = False) -> Container:
+    return Container(name, container_id, None, (), 0, running=True, exit_code=None, sidecar=sidecar)
+
+
+TWO = replace(a_pod(), containers=(container("app", APP_ID), container("proxy", PROXY_ID, sidecar=True)))
+ONE = replace(a_pod(), containers=(container("app", APP_ID),))
+
+
+def at(seconds: float) -> int:
+    return int((100 + seconds) * SECOND)
+
+
+def deleted(pod: Pod, seconds: float = 0) -> PodChanged:
+    return PodChanged(at(seconds), replace(pod, deletion_requested_ns=at(seconds)))
+
+
+def signal(seconds: float, init: int, number: int = 15) -> StopSignalSent:
+    return StopSignalSent(at(seconds), NETNS, init, number, SignalResult.DELIVERED, "runc")
+
+
+def exited(seconds: float, init: int, status: int = 0) -> ContainerExited:
+    return ContainerExited(at(seconds), NETNS, init, status)
+
+
+def killing(message: str, seconds: float, stamped: float | None = None) -> PodEventSeen:
+    stamped_ns = at(seconds if stamped is None else stamped)
+    return PodEventSeen(at(seconds), "uid-1", "app", EventReason.KILLING, message, stamped_ns)
+
+
+BEGINNING: tuple[Record, ...] = (
+    NamespaceIdentified(1, NETNS, "uid-1"),
+    ContainerIdentified(2, NETNS, PAUSE, PAUSE_ID),
+    ContainerIdentified(3, NETNS, APP, APP_ID),
+    ContainerIdentified(4, NETNS, PROXY, PROXY_ID),
+    ListenerOpened(5, NETNS, 8080, APP),
+)
+
+
+def lived(pod: Pod, *records: Record) -> Tracker:
+    tracker = Tracker()
+    for record in (PodChanged(0, pod), *BEGINNING, *records):
+        tracker.apply(record)
+    return tracker
+
+
+def ends(tracker: Tracker, tally: Tally | None = None) -> tuple[Termination, ...]:
+    tallies = {"uid-1": tally} if tally else {}
+    return terminations(tracker.lives.values(), tallies, None)
+
+
+def the_end(tracker: Tracker, tally: Tally | None = None) -> Termination:
+    (end,) = ends(tracker, tally)
+    return end
+
+
+def seconds(boundaries: object) -> dict[Boundary, float]:
+    assert isinstance(boundaries, dict)
+    return {boundary: moment.at_ns / SECOND - 100 for boundary, moment in boundaries.items()}
+
+
+def test_each_container_has_its_own_boundaries_and_the_pod_those_of_its_main_ones() -> None:
+    end = the_end(
+        lived(
+            TWO,
+            deleted(TWO),
+            signal(1, APP),
+            ListenerClosed(at(1.5), NETNS, 8080, by_exit=False),
+            exited(2, APP),
+            signal(3, PROXY),
+            exited(3.5, PROXY, 15),
+            signal(4, PAUSE, 9),
+            NetworkRemoved(at(5), NETNS),
+            PodRemoved(at(6), "uid-1"),
+        )
+    )
+    assert seconds(end.boundaries) == {
+        Boundary.DELETION_REQUESTED: 0,
+        Boundary.STOP_SIGNAL: 1,
+        Boundary.LISTENER_CLOSED: 1.5,
+        Boundary.EXITED: 2,
+        Boundary.NETWORK_REMOVED: 5,
+        Boundary.OBJECT_DELETED: 6,
+    }
+    app, proxy = end.containers
+    assert (app.name, app.stop_signal) == ("app", SentSignal(15, SignalResult.DELIVERED, "runc"))
+    assert app.ports_closed == {8080: Moment(at(1.5), Source.KERNEL)}
+    assert (proxy.name, proxy.sidecar, proxy.exit) == ("proxy", True, Exit(None, 15))
+    assert seconds(proxy.boundaries) == {Boundary.STOP_SIGNAL: 3, Boundary.EXITED: 3.5}
+
+
+def test_the_pause_container_is_none_of_the_pods_containers() -> None:
+    end = the_end(lived(ONE, deleted(ONE), signal(4, PAUSE, 9), exited(4, PAUSE, 9)))
+    assert [container.name for container in end.containers] == ["app"]
+    assert seconds(end.boundaries) == {Boundary.DELETION_REQUESTED: 0}
+
+
+def test_the_addresses_of_a_pod_are_watched_once_all_that_served_have_exited() -> None:
+    tracker = lived(TWO, ListenerOpened(6, NETNS, 9090, PROXY), deleted(TWO))
+    assert not [o for o in tracker.apply(exited(1, APP)) if isinstance(o, MarkAddressGone)]
+    assert [o for o in tracker.apply(exited(2, PROXY)) if isinstance(o, MarkAddressGone)]
+
+
+def test_a_container_that_the_status_tells_of_later_is_looked_for() -> None:
+    tracker = lived(replace(ONE, containers=(replace(ONE.containers[0], container_id=None, running=False),)))
+    assert FindNamespaces() in tracker.apply(
+        PodChanged(at(0), replace(ONE, containers=(container("app", NEXT_ID),)))
+    )
+
+
+def test_the_status_gives_the_reason_of_an_exit_and_the_kernel_its_time() -> None:
+    killed = replace(
+        ONE.containers[0], running=False, ended=ContainerEnd(APP_ID, 137, None, "OOMKilled", at(0))
+    )
+    tracker = lived(ONE, exited(0.5, APP, 9), PodChanged(at(1), replace(ONE, containers=(killed,))))
+    end = the_end(tracker)
+    assert (end.scope, end.reason) == (Scope.CONTAINER, Reason.OOM_KILLED)
+    assert end.containers[0].exit == Exit(None, 9, "OOMKilled")
+    assert end.boundaries == {Boundary.EXITED: Moment(at(0.5), Source.KERNEL)}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(0, Reason.COMPLETED), (256, Reason.CRASHED), (11, Reason.CRASHED)]
+)
+def test_a_container_that_ends_by_itself_has_completed_or_crashed(status: int, reason: Reason) -> None:
+    end = the_end(lived(ONE, exited(0, APP, status)))
+    assert (end.scope, end.reason) == (Scope.CONTAINER, reason)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Container app failed liveness probe, will be restarted", Reason.LIVENESS_PROBE),
+        ("Container app failed startup probe, will be restarted", Reason.STARTUP_PROBE),
+        ("Container app definition changed, will be restarted", Reason.CONTAINER_CHANGED),
+    ],
+)
+def test_the_kubelets_event_says_why_it_restarts_a_container(message: str, reason: Reason) -> None:
+    tracker = lived(ONE, signal(0, APP), killing(message, 0.1), exited(1, APP))
+    assert the_end(tracker).reason is reason
+    assert Fact.DELETED not in tracker.lives["uid-1"].facts()
+
+
+def test_a_stop_that_nobody_explains_is_a_stop() -> None:
+    assert the_end(lived(ONE, signal(0, APP), exited(1, APP))).reason is Reason.STOPPED
+
+
+def test_a_restarted_container_has_ended_and_its_next_run_has_not() -> None:
+    restarted = Container(
+        "app",
+        NEXT_ID,
+        None,
+        (),
+        1,
+        True,
+        None,
+        ended_before=ContainerEnd(APP_ID, 0, None, "Completed", at(1)),
+    )
+    tracker = lived(
+        ONE,
+        signal(0, APP),
+        exited(1, APP),
+        ContainerIdentified(at(2), NETNS, NEXT_APP, NEXT_ID),
+        ListenerOpened(at(2.1), NETNS, 8080, NEXT_APP),
+        PodChanged(at(3), replace(ONE, containers=(restarted,))),
+    )
+    tally = Tally()
+    tally.dropped[Kind.REFUSED, Phase.RESTARTING] = 7
+    tally.dropped[Kind.REFUSED, Phase.STARTING] = 2
+    end = the_end(tracker, tally)
+    assert (end.scope, end.over, end.containers[0].container_id) == (Scope.CONTAINER, True, APP_ID)
+    assert end.dropped == {(Kind.REFUSED, Phase.RESTARTING): 7}
+    tracker.apply(deleted(ONE, 10))
+    tracker.apply(signal(11, NEXT_APP))
+    first, second = ends(tracker)
+    assert [first.scope, second.scope] == [Scope.CONTAINER, Scope.POD]
+    assert seconds(second.boundaries) == {Boundary.DELETION_REQUESTED: 10, Boundary.STOP_SIGNAL: 11}
+
+
+def test_drops_of_several_restarts_are_not_told_apart() -> None:
+    tracker = lived(ONE, signal(0, APP), exited(1, APP))
+    for number, init in enumerate((201, 202)):
+        tracker.apply(ContainerIdentified(at(2 + number), NETNS, init, str(number) * 64))
+        ended = ContainerEnd(str(number) * 64, 1, None, "Error", at(2 + number))
+        crashed = Container("app", str(number) * 64, None, (), number, False, 1, ended=ended)
+        tracker.apply(PodChanged(at(2.5 + number), replace(ONE, containers=(crashed,))))
+    assert [end.dropped for end in ends(tracker, Tally())] == [None, None, None]
+
+
+def test_a_pod_that_the_kubelet_ends_by_itself_is_dying_from_its_event_on() -> None:
+    tracker = lived(ONE, signal(0, APP))
+    orders = tracker.apply(killing("Stopping container app", 0.1, stamped=0))
+    assert SetPodFacts(NETNS, Fact.DELETED) in orders
+    end = the_end(tracker)
+    assert (end.scope, end.reason) == (Scope.POD, Reason.ENDED_BY_KUBELET)
+    assert end.boundaries[Boundary.DELETION_REQUESTED] == Moment(at(0.1), Source.EVENT, at(0))
+
+
+@pytest.mark.parametrize(
+    ("status_reason", "reason"),
+    [
+        ("Terminated", Reason.NODE_SHUTDOWN),
+        ("Evicted", Reason.NODE_PRESSURE),
+        ("DeadlineExceeded", Reason.DEADLINE_EXCEEDED),
+    ],
+)
+def test_the_status_says_afterwards_why_the_kubelet_ended_the_pod(status_reason: str, reason: Reason) -> None:
+    tracker = lived(ONE, signal(0, APP), killing("Stopping container app", 0.1), exited(1, APP))
+    tracker.apply(PodChanged(at(2), replace(ONE, finished=True, status_reason=status_reason)))
+    assert the_end(tracker).reason is reason
+
+
+def test_an_eviction_by_the_kubelet_is_known_from_its_event() -> None:
+    event = PodEventSeen(
+        at(0), "uid-1", None, EventReason.EVICTED, "The node was low on resource: memory", at(0)
+    )
+    assert the_end(lived(ONE, event)).reason is Reason.NODE_PRESSURE
+
+
+def test_an_old_event_that_a_list_brings_is_no_news() -> None:
+    tracker = lived(ONE, signal(0, APP), killing("Stopping container app", 0.1, stamped=-95))
+    assert not tracker.lives["uid-1"].deleted
+
+
+def test_a_deletion_that_follows_the_kubelets_event_is_the_same_end() -> None:
+    tracker = lived(ONE, killing("Stopping container app", 0.1), deleted(ONE, 0.2))
+    assert tracker.lives["uid-1"].boundaries[Boundary.DELETION_REQUESTED] == Moment(at(0.1), Source.API)
+    assert the_end(tracker).reason is Reason.DELETED
+
+
+@pytest.mark.parametrize(
+    ("disruption", "reason"),
+    [
+        ("EvictionByEvictionAPI", Reason.EVICTED),
+        ("PreemptionByScheduler", Reason.PREEMPTED),
+        ("DeletionByTaintManager", Reason.TAINTED),
+        ("DeletionByPodGC", Reason.GARBAGE_COLLECTED),
+        (None, Reason.DELETED),
+    ],
+)
+def test_the_disruption_condition_says_who_deleted_the_pod(disruption: str | None, reason: Reason) -> None:
+    pod = replace(ONE, disruption_reason=disruption)
+    assert the_end(lived(pod, deleted(pod))).reason is reason
+
+
+def test_a_network_that_only_the_status_tells_gone_is_gone() -> None:
+    tracker = lived(ONE, deleted(ONE))
+    gone = replace(ONE, deletion_requested_ns=at(0), network_ready=False, finished=True)
+    assert SetPodFacts(NETNS, Fact.DELETED | Fact.GONE) in tracker.apply(PodChanged(at(3), gone))
+    tracker.apply(NetworkRemoved(at(2.9), NETNS))
+    removed = tracker.lives["uid-1"].boundaries[Boundary.NETWORK_REMOVED]
+    assert removed == Moment(at(2.9), Source.KERNEL)
+
+
+def test_a_pid_that_is_used_again_begins_another_run() -> None:
+    tracker = lived(ONE, exited(0, APP))
+    tracker.apply(ContainerIdentified(at(1), NETNS, APP, NEXT_ID))
+    tracker.apply(ListenerOpened(at(1.1), NETNS, 8080, APP))
+    assert [(run.container_id, run.ended) for run in tracker.lives["uid-1"].runs if run.init_pid == APP] == [
+        (APP_ID, True),
+        (NEXT_ID, False),
+    ]
+
+
+def test_what_both_sides_tell_of_a_run_becomes_one_in_any_order() -> None:
+    pod = replace(TWO, containers=(container("app", APP_ID), container("web", NEXT_ID)))
+    tracker = lived(
+        pod, ListenerOpened(6, NETNS, 8081, NEXT_APP), ContainerIdentified(7, NETNS, NEXT_APP, NEXT_ID)
+    )
+    runs = [run for run in tracker.lives["uid-1"].runs if run.name == "web"]
+    assert [(run.init_pid, run.serves, run.open_ports) for run in runs] == [(NEXT_APP, True, {8081})]
