@@ -80,7 +80,7 @@ def _pods(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _lag(labels: Labels, life: PodLife, tally: Tally) -> Iterator[Sample]:
-    if tally.last_attempt_ns is not None:
+    if tally.last_attempt_ns is not None and not life.served_by_design:
         seconds = life.seconds_since_deletion(tally.last_attempt_ns)
         if seconds is not None:
             yield labels, seconds

@@ -1,0 +1,100 @@
+"""Everything that is known, out of records and counts: what `agent run` and a replay share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.core.counts import KernelCounts
+from agent.core.ledger import Histogram, Ledger, Reading
+from agent.core.life import PodLife, Stage
+from agent.core.orders import Order
+from agent.core.records import Address, KubeProxyState, Record
+from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
+from agent.core.tally import Tally
+from agent.core.termination import Termination, terminations
+from agent.core.tracker import Tracker
+
+TRAFFIC_SETTLES_NS = 30_000_000_000
+"""How long after its end a pod's last attempt is taken for the last: most SYN retries come within that."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnState:
+    """How the agent itself fares."""
+
+    hooks: tuple[HookState, ...] = ()
+    program_runs: tuple[ProgramRuns, ...] = ()
+    watches: tuple[WatchState, ...] = ()
+
+
+@dataclass(slots=True)
+class Observation:
+    """Pods, counts and lags. Counts of pods that were over `retention_ns` ago go to their workload."""
+
+    retention_ns: int
+    tracker: Tracker = field(default_factory=Tracker)
+    ledger: Ledger = field(default_factory=Ledger)
+    kube_proxy_lag: Histogram = field(default_factory=Histogram)
+
+    def apply(self, record: Record) -> list[Order]:
+        """Take one record in; the orders that follow from it."""
+        if isinstance(record, KubeProxyState):
+            self._observe_kube_proxy(record)
+        return self.tracker.apply(record)
+
+    def _observe_kube_proxy(self, state: KubeProxyState) -> None:
+        known = self.tracker.kube_proxy
+        fresh = known is None or known.synced_ns != state.synced_ns
+        if fresh and state.synced_ns and state.queued_ns and state.synced_ns >= state.queued_ns:
+            self.kube_proxy_lag.observe((state.synced_ns - state.queued_ns) / 1e9)
+
+    def settle(self, now_ns: int, counts: KernelCounts) -> list[Order]:
+        """Observe what has settled by now and forget what is long over; to be called about once a second."""
+        reading = self.ledger.read(self.tracker, counts)
+        for life in self.tracker.lives.values():
+            self._observe_lag(life, reading.pods[life.pod.uid], now_ns)
+        orders: list[Order] = []
+        for life in self.tracker.ended_before(now_ns - self.retention_ns):
+            self.ledger.retire(life, reading.pods[life.pod.uid])
+            orders += self.tracker.forget(life)
+        return orders
+
+    def _observe_lag(self, life: PodLife, tally: Tally, now_ns: int) -> None:
+        for stage, seconds in life.stage_seconds.items():
+            self.ledger.observe_lag(life, stage, seconds)
+        if not life.over or life.served_by_design or tally.last_attempt_ns is None:
+            return
+        if now_ns - max(life.last_boundary_ns, tally.last_attempt_ns) < TRAFFIC_SETTLES_NS:
+            return
+        lag = life.seconds_since_deletion(tally.last_attempt_ns)
+        if lag is not None:
+            self.ledger.observe_lag(life, Stage.TRAFFIC, lag)
+
+    def read(self, counts: KernelCounts) -> Reading:
+        """Every count by pod and by workload."""
+        return self.ledger.read(self.tracker, counts)
+
+    def snapshot(
+        self,
+        counts: KernelCounts,
+        own: OwnState,
+        source_names: Mapping[Address, SourceName],
+        reading: Reading,
+    ) -> Snapshot:
+        """What is known at this instant; `reading` is that of `counts`."""
+        return Snapshot(
+            lives=tuple(self.tracker.lives.values()),
+            reading=reading,
+            lags=dict(self.ledger.lags),
+            kube_proxy=self.tracker.kube_proxy,
+            kube_proxy_lag=self.kube_proxy_lag,
+            source_names=source_names,
+            hooks=own.hooks,
+            hook_counts=counts.hooks,
+            program_runs=own.program_runs,
+            watches=own.watches,
+        )
+
+    def terminations(self, counts: KernelCounts) -> tuple[Termination, ...]:
+        """The ends of all pods that are not forgotten, and of their containers."""
+        reading = self.read(counts)
+        return terminations(self.tracker.lives.values(), reading.pods, self.tracker.kube_proxy)
