@@ -8,6 +8,7 @@ from typing import NoReturn
 COMMANDS = {
     "run": "watch this node: the DaemonSet's process",
     "doctor": "can this node run the agent? one line per check",
+    "replay": "a recording, or a folder of recorded watches, through the same code as the running agent",
     "lab": "play rolling updates on this machine with the real kernel, before and after the fix",
 }
 """Each is a package of that name with a module `command`, imported only when it is called."""

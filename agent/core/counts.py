@@ -51,6 +51,23 @@ class KernelCounts:
     hooks: Mapping[str, HookCounts] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class CountsRead:
+    """A reading of the kernel's counters in a recording: only what has changed since the one before."""
+
+    at_ns: int
+    changed: KernelCounts
+
+
+def changes_between(before: KernelCounts, after: KernelCounts) -> KernelCounts:
+    """What of a reading is not as it was in the one before."""
+    return KernelCounts(
+        {key: count for key, count in after.counts.items() if before.counts.get(key) != count},
+        {source: n for source, n in after.sources.items() if before.sources.get(source) != n},
+        {hook: count for hook, count in after.hooks.items() if before.hooks.get(hook) != count},
+    )
+
+
 def with_starting_refusals(
     counts: Mapping[CountKey, Count],
     unserved: Mapping[CountKey, Count],

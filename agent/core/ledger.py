@@ -1,12 +1,14 @@
 """Totals by workload that outlive their pods: what the counters of a workload are made of."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agent.core.counts import KernelCounts
 from agent.core.kinds import Kind
 from agent.core.life import PodLife, Stage
 from agent.core.records import Address
+from agent.core.source_book import SourceBook, SourceName
 from agent.core.tally import Tally, WorkloadKey, key_of, tally_by_namespace
 from agent.core.tracker import Tracker
 
@@ -38,8 +40,8 @@ class Reading:
     pods: dict[str, Tally]
     """By pod UID; a pod nothing happened to has an empty tally."""
     workloads: dict[WorkloadKey, Tally]
-    sources: dict[WorkloadKey, dict[Address | None, int]]
-    """Drops by source address; None is every other source."""
+    sources: dict[WorkloadKey, dict[SourceName | None, int]]
+    """Drops by source; None is every other source."""
     unattributed: Counter[Kind]
     """Drops in namespaces that belong to no known pod."""
 
@@ -47,9 +49,10 @@ class Reading:
 class Ledger:
     """Keeps what pods that are forgotten had counted, and what has been observed of lag."""
 
-    def __init__(self) -> None:
+    def __init__(self, book: SourceBook | None = None) -> None:
+        self._book = book or SourceBook()
         self._retired: dict[WorkloadKey, Tally] = {}
-        self._retired_sources: dict[WorkloadKey, Counter[Address]] = {}
+        self._retired_sources: dict[WorkloadKey, Counter[SourceName]] = {}
         self._source_counts: dict[tuple[int, Address], int] = {}
         self._named: dict[WorkloadKey, set[Address]] = {}
         self._other: dict[WorkloadKey, int] = {}
@@ -97,27 +100,31 @@ class Ledger:
 
     def _sources(
         self, tracker: Tracker, workloads: dict[WorkloadKey, Tally]
-    ) -> dict[WorkloadKey, dict[Address | None, int]]:
+    ) -> dict[WorkloadKey, dict[SourceName | None, int]]:
         by_workload = {key: Counter(sources) for key, sources in self._retired_sources.items()}
-        for (netns, address), connections in self._source_counts.items():
-            life = tracker.life_in(netns)
+        for source, connections in self._source_counts.items():
+            life = tracker.life_in(source[0])
             if life is not None:
-                by_workload.setdefault(key_of(life), Counter())[address] += connections
+                by_workload.setdefault(key_of(life), Counter())[self._book.name(source)] += connections
         return {
             key: self._with_other(key, by_workload.get(key, Counter()), tally.dropped.total())
             for key, tally in workloads.items()
         }
 
     def _with_other(
-        self, key: WorkloadKey, sources: Counter[Address], dropped: int
-    ) -> dict[Address | None, int]:
-        shown: dict[Address | None, int] = dict(sources.items())
+        self, key: WorkloadKey, sources: Counter[SourceName], dropped: int
+    ) -> dict[SourceName | None, int]:
+        shown: dict[SourceName | None, int] = dict(sources.items())
         rest = dropped - sources.total()
         # A counter never falls, though the table of sources can be read a moment after the drops.
         self._other[key] = max(rest, self._other.get(key, 0))
         if self._other[key]:
             shown[None] = self._other[key]
         return shown
+
+    def shown_sources(self) -> Iterable[tuple[int, Address]]:
+        """The sources that have, or will have, a series of their own."""
+        return self._source_counts.keys()
 
     def observe_lag(self, life: PodLife, stage: Stage, seconds: float) -> None:
         """Count a stage of a termination, once."""
@@ -134,4 +141,5 @@ class Ledger:
         self._retired.setdefault(key_of(life), Tally()).merge(tally)
         for source in [source for source in self._source_counts if source[0] == life.netns]:
             retired = self._retired_sources.setdefault(key_of(life), Counter())
-            retired[source[1]] += self._source_counts.pop(source)
+            retired[self._book.name(source)] += self._source_counts.pop(source)
+        self._book.forget(life.netns)

@@ -1,14 +1,14 @@
 """Everything that is known, out of records and counts: what `agent run` and a replay share."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from agent.core.counts import KernelCounts
 from agent.core.ledger import Histogram, Ledger, Reading
 from agent.core.life import PodLife, Stage
-from agent.core.orders import Order
-from agent.core.records import Address, KubeProxyState, Record
-from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
+from agent.core.orders import IdentifySources, Order
+from agent.core.records import Address, KubeProxyState, Record, SourceIdentified
+from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
+from agent.core.source_book import SourceBook
 from agent.core.tally import Tally
 from agent.core.termination import Termination, terminations
 from agent.core.tracker import Tracker
@@ -26,19 +26,35 @@ class OwnState:
     watches: tuple[WatchState, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class OwnStateRead:
+    """How the agent fared at a time, in a recording."""
+
+    at_ns: int
+    own: OwnState
+
+
 @dataclass(slots=True)
 class Observation:
     """Pods, counts and lags. Counts of pods that were over `retention_ns` ago go to their workload."""
 
     retention_ns: int
+    node_addresses: InitVar[frozenset[Address]] = frozenset()
     tracker: Tracker = field(default_factory=Tracker)
-    ledger: Ledger = field(default_factory=Ledger)
     kube_proxy_lag: Histogram = field(default_factory=Histogram)
+    book: SourceBook = field(init=False)
+    ledger: Ledger = field(init=False)
+
+    def __post_init__(self, node_addresses: frozenset[Address]) -> None:
+        self.book = SourceBook(node_addresses)
+        self.ledger = Ledger(self.book)
 
     def apply(self, record: Record) -> list[Order]:
         """Take one record in; the orders that follow from it."""
         if isinstance(record, KubeProxyState):
             self._observe_kube_proxy(record)
+        elif isinstance(record, SourceIdentified):
+            self.book.identify(record)
         return self.tracker.apply(record)
 
     def _observe_kube_proxy(self, state: KubeProxyState) -> None:
@@ -52,7 +68,9 @@ class Observation:
         reading = self.ledger.read(self.tracker, counts)
         for life in self.tracker.lives.values():
             self._observe_lag(life, reading.pods[life.pod.uid], now_ns)
-        orders: list[Order] = []
+        lives = self.tracker.lives.values()
+        wanted = self.book.see(self.ledger.shown_sources(), lives, now_ns)
+        orders: list[Order] = [IdentifySources(wanted)] if wanted else []
         for life in self.tracker.ended_before(now_ns - self.retention_ns):
             self.ledger.retire(life, reading.pods[life.pod.uid])
             orders += self.tracker.forget(life)
@@ -73,21 +91,14 @@ class Observation:
         """Every count by pod and by workload."""
         return self.ledger.read(self.tracker, counts)
 
-    def snapshot(
-        self,
-        counts: KernelCounts,
-        own: OwnState,
-        source_names: Mapping[Address, SourceName],
-        reading: Reading,
-    ) -> Snapshot:
-        """What is known at this instant; `reading` is that of `counts`."""
+    def snapshot(self, counts: KernelCounts, own: OwnState) -> Snapshot:
+        """What is known at this instant."""
         return Snapshot(
             lives=tuple(self.tracker.lives.values()),
-            reading=reading,
+            reading=self.read(counts),
             lags=dict(self.ledger.lags),
             kube_proxy=self.tracker.kube_proxy,
             kube_proxy_lag=self.kube_proxy_lag,
-            source_names=source_names,
             hooks=own.hooks,
             hook_counts=counts.hooks,
             program_runs=own.program_runs,

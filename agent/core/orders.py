@@ -5,6 +5,7 @@ from enum import IntFlag
 
 from agent.core.phases import Fact
 from agent.core.records import Address
+from agent.core.wanted_source import WantedSource
 
 
 class HookEvidence(IntFlag):
@@ -82,6 +83,13 @@ class WatchClosely:
     on: bool
 
 
+@dataclass(frozen=True, slots=True)
+class IdentifySources:
+    """Ask the API server whose addresses these are."""
+
+    sources: tuple[WantedSource, ...]
+
+
 Order = (
     SetPodFacts
     | MarkPortsServed
@@ -92,4 +100,5 @@ Order = (
     | FollowNamespace
     | UnfollowNamespace
     | WatchClosely
+    | IdentifySources
 )

@@ -199,6 +199,8 @@ class SourceKind(Enum):
     POD = "pod"
     NODE = "node"
     EXTERNAL = "external"
+    UNKNOWN = "unknown"
+    """It was not looked up, or whoever had it then has gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent.core.counts import HookCounts
 from agent.core.ledger import Histogram, Reading
 from agent.core.life import PodLife, Stage
-from agent.core.records import Address, KubeProxyState
+from agent.core.records import KubeProxyState
 from agent.core.tally import WorkloadKey
 
 
@@ -38,14 +38,6 @@ class WatchState:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceName:
-    """Who a source address is, as label values."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One consistent view. `lives` are copies of nothing: read them only while the snapshot is being used."""
 
@@ -54,7 +46,6 @@ class Snapshot:
     lags: Mapping[tuple[WorkloadKey, Stage], Histogram]
     kube_proxy: KubeProxyState | None
     kube_proxy_lag: Histogram
-    source_names: Mapping[Address, SourceName]
     hooks: tuple[HookState, ...]
     hook_counts: Mapping[str, HookCounts]
     program_runs: tuple[ProgramRuns, ...]

@@ -205,7 +205,9 @@ def _kube_proxy_stage(life: PodLife, kube_proxy: KubeProxyState | None) -> Stage
     known = _known_stage(life, Stage.KUBE_PROXY)
     if known is not None:
         return known
-    if kube_proxy is None or not kube_proxy.up:
+    if kube_proxy is None:
+        return StageResult(None, missing="nobody watched this node's kube-proxy")
+    if not kube_proxy.up:
         return StageResult(None, missing="no kube-proxy answers on this node")
     if life.endpoint_seen_ns is None:
         return StageResult(None, missing="no EndpointSlice told that the pod's endpoint terminates")

@@ -109,12 +109,9 @@ def _workloads(snapshot: Snapshot) -> Iterator[Family]:
         dropped += _dropped(labels, tally)
         late += _late(labels, tally)
     for key, by_source in snapshot.reading.sources.items():
-        for address, connections in by_source.items():
-            name = snapshot.source_names[address] if address else None
+        for name, connections in by_source.items():
             source = (name.kind, name.name) if name else ("other", "other")
-            whole = (*_workload_labels(key), *source)
-            # Several addresses can be one workload.
-            sources[whole] = sources.get(whole, 0) + connections
+            sources[*_workload_labels(key), *source] = connections
     yield _counter(table.DROPPED, dropped)
     yield _counter(table.LATE, late)
     lags = {(*_workload_labels(key), stage.value): lag for (key, stage), lag in snapshot.lags.items()}

@@ -11,13 +11,16 @@ from pathlib import Path
 
 from agent.cluster import kube_proxy
 from agent.cluster.failures import ConnectionSettingsError
+from agent.core.recording import RecordingHeader
 from agent.kernel.btf_headers import DEFAULT_CACHE
 from agent.kernel.capabilities import demand_capabilities
 from agent.kernel.errors import KernelSideError
 from agent.outputs.http_server import HttpServer
 from agent.outputs.prometheus import AgentCollector
+from agent.run.node_addresses import node_addresses
 from agent.run.node_agent import NodeAgent
-from agent.run.settings import Settings, parse_listen, parse_retention
+from agent.run.recorder import Recorder
+from agent.run.settings import Settings, parse_listen, parse_record_limit, parse_retention
 
 DEFAULT_LISTEN = "0.0.0.0:9435"
 RETENTION_SECONDS = 600.0
@@ -41,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     setting("listen", "HOST:PORT", "where to serve metrics", DEFAULT_LISTEN)
     setting("kube-proxy-metrics", "URL", "this node's kube-proxy", kube_proxy.DEFAULT_URL)
     setting("cache-dir", "DIR", "private directory for headers made from BTF", str(DEFAULT_CACHE))
+    setting("record", "FILE", "write what the agent takes in, for agent replay")
+    setting("record-limit", "MB", "about how much disk FILE and FILE.1 may take", "64")
     setting("retention", "SECONDS", "how long a pod's series stay after it is gone", str(RETENTION_SECONDS))
 
 
@@ -69,6 +74,8 @@ def _settings(args: argparse.Namespace) -> Settings:
         kube_proxy_metrics=args.kube_proxy_metrics,
         cache=Path(args.cache_dir),
         retention_seconds=parse_retention(args.retention),
+        record=Path(args.record) if args.record else None,
+        record_limit_bytes=parse_record_limit(args.record_limit),
     )
 
 
@@ -83,7 +90,7 @@ def _serve(settings: Settings) -> int:
         signal.signal(number, lambda *_: ended.set())
     server = _listen(settings)
     try:
-        agent = NodeAgent(settings)
+        agent = NodeAgent(settings, _recorder(settings))
         try:
             agent.start()
             server.start(AgentCollector(agent.snapshot, _version()), agent.waiting_for)
@@ -94,6 +101,17 @@ def _serve(settings: Settings) -> int:
     finally:
         server.stop()
     return 0
+
+
+def _recorder(settings: Settings) -> Recorder | None:
+    if settings.record is None:
+        return None
+    addresses = tuple(sorted(node_addresses(), key=str))
+    header = RecordingHeader(settings.node_name, _version(), settings.retention_seconds, addresses)
+    try:
+        return Recorder(settings.record, settings.record_limit_bytes, header)
+    except OSError as error:
+        raise ValueError(f"cannot record to {settings.record}: {error.strerror}") from None
 
 
 def _listen(settings: Settings) -> HttpServer:

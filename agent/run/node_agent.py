@@ -16,8 +16,9 @@ from agent.core.orders import FollowNamespace, Order, UnfollowNamespace, WatchCl
 from agent.core.records import Record
 from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
 from agent.kernel.kernel_side import KernelSide
+from agent.run.node_addresses import node_addresses
+from agent.run.recorder import Recorder
 from agent.run.settings import Settings
-from agent.run.source_names import name_sources, node_addresses
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +28,12 @@ TICK_SECONDS = 1.0
 class NodeAgent:
     """Everything that runs; raises KernelSideError or ConnectionSettingsError when it cannot begin."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, recorder: Recorder | None = None) -> None:
         self._settings = settings
+        self._recorder = recorder
         self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._observation = Observation(int(settings.retention_seconds * 1e9))
-        self._node_addresses = node_addresses()
+        self._observation = Observation(int(settings.retention_seconds * 1e9), node_addresses())
         connection = connect(settings.kubeconfig)
         emit = self._records.put
         self._kube_proxy = KubeProxyWatch(settings.kube_proxy_metrics, emit)
@@ -59,6 +60,9 @@ class NodeAgent:
         """End all watching and detach from the kernel."""
         self._stopping.set()
         self._loop.join()
+        if self._recorder is not None:
+            self._tick()
+            self._recorder.close(time.time_ns())
         self._kube_proxy.stop()
         self._slices.stop()
         self._events.stop()
@@ -89,6 +93,8 @@ class NodeAgent:
     def _take(self, record: Record) -> None:
         with self._lock:
             orders = self._observation.apply(record)
+            if self._recorder is not None:
+                self._recorder.took(record)
         self._carry_out(orders)
 
     def _carry_out(self, orders: list[Order]) -> None:
@@ -108,18 +114,16 @@ class NodeAgent:
         """Observe what has settled, forget what is long over."""
         with self._lock:
             # Under the lock, so that no reading finds a namespace that is forgotten on one side only.
-            self._carry_out(self._observation.settle(time.time_ns(), self._kernel.read_counts()))
+            now, counts = time.time_ns(), self._kernel.read_counts()
+            if self._recorder is not None:
+                self._recorder.read(now, counts, self._own_state(), self._observation.tracker)
+            self._carry_out(self._observation.settle(now, counts))
 
     def snapshot(self) -> Snapshot:
         """What is known at this instant."""
         own = self._own_state()
         with self._lock:
-            counts = self._kernel.read_counts()
-            reading = self._observation.read(counts)
-            sources = {address for by_source in reading.sources.values() for address in by_source if address}
-            lives = self._observation.tracker.lives.values()
-            names = name_sources(sources, lives, self._node_addresses)
-            return self._observation.snapshot(counts, own, names, reading)
+            return self._observation.snapshot(self._kernel.read_counts(), own)
 
     def _own_state(self) -> OwnState:
         runs = self._kernel.program_runs()

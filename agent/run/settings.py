@@ -4,12 +4,17 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+SMALLEST_RECORD_MB = 1
+LARGEST_RECORD_MB = 1_000_000
 LONGEST_RETENTION_SECONDS = 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Without `kubeconfig`, the pod's service account. Series of gone pods stay `retention_seconds`."""
+    """Without `kubeconfig`, the pod's service account. Series of gone pods stay `retention_seconds`.
+
+    With `record`, what the agent takes in is written there and to a second file, within `record_limit_bytes`.
+    """
 
     node_name: str
     kubeconfig: Path | None
@@ -18,6 +23,8 @@ class Settings:
     kube_proxy_metrics: str
     cache: Path
     retention_seconds: float
+    record: Path | None = None
+    record_limit_bytes: int = 0
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -37,3 +44,11 @@ def parse_retention(text: str) -> float:
     if not 0 <= seconds <= LONGEST_RETENTION_SECONDS:
         raise ValueError(f"not a time to keep series: --retention {text!r}; write seconds, for example 600")
     return seconds
+
+
+def parse_record_limit(text: str) -> int:
+    """Megabytes as bytes. Raises ValueError that says what is possible."""
+    megabytes = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not SMALLEST_RECORD_MB <= megabytes <= LARGEST_RECORD_MB:
+        raise ValueError(f"not a size: --record-limit {text!r}; write megabytes, for example 64")
+    return megabytes * 1_000_000

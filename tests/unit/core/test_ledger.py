@@ -13,6 +13,7 @@ from agent.core.ledger import LAG_BUCKETS, NAMED_SOURCES, Histogram, Ledger
 from agent.core.life import Stage
 from agent.core.phases import Fact, Phase
 from agent.core.records import Address, NamespaceIdentified, NetworkRemoved, PodChanged, PodRemoved, Workload
+from agent.core.source_book import SourceName
 from agent.core.tally import Tally, WorkloadKey
 from agent.core.tracker import Tracker
 from tests.unit.core.lives import NETNS, a_pod
@@ -21,6 +22,7 @@ KEY = WorkloadKey("shop", Workload("Deployment", "web"))
 REFUSED = CountKey(NETNS, 8080, Kind.REFUSED, Fact.LISTENED | Fact.DELETED | Fact.CLOSED)
 LATE = CountKey(NETNS, 8080, None, Fact.LISTENED | Fact.DELETED)
 CLIENT = IPv4Address("10.0.0.9")
+UNKNOWN_CLIENT = SourceName("unknown", "10.0.0.9")
 
 
 def tracker_with_a_pod() -> Tracker:
@@ -53,7 +55,7 @@ def test_a_workload_keeps_the_counts_of_a_pod_that_is_forgotten() -> None:
     tracker.forget(life)
     reading = ledger.read(tracker, KernelCounts())
     assert reading.workloads[KEY].dropped.total() == 5
-    assert reading.sources[KEY] == {CLIENT: 5}
+    assert reading.sources[KEY] == {UNKNOWN_CLIENT: 5}
     assert reading.pods == {}
 
 
@@ -70,14 +72,14 @@ def test_a_source_that_the_kernel_evicted_goes_on_from_its_highest_count() -> No
     tracker, ledger = tracker_with_a_pod(), Ledger()
     ledger.read(tracker, counted(9, {(NETNS, CLIENT): 9}))
     reading = ledger.read(tracker, counted(11, {(NETNS, CLIENT): 2}))
-    assert reading.sources[KEY] == {CLIENT: 9, None: 2}
+    assert reading.sources[KEY] == {UNKNOWN_CLIENT: 9, None: 2}
 
 
 @given(st.lists(st.dictionaries(st.integers(1, 60), st.integers(1, 50), max_size=60), min_size=1, max_size=6))
 def test_sources_and_other_add_up_and_never_fall(steps: list[dict[int, int]]) -> None:
     tracker, ledger = tracker_with_a_pod(), Ledger()
     so_far: Counter[int] = Counter()
-    before: dict[Address | None, int] = {}
+    before: dict[SourceName | None, int] = {}
     for step in steps:
         so_far.update(step)
         sources: dict[tuple[int, Address], int] = {
@@ -86,7 +88,7 @@ def test_sources_and_other_add_up_and_never_fall(steps: list[dict[int, int]]) ->
         shown = ledger.read(tracker, counted(so_far.total(), sources)).sources[KEY]
         assert sum(shown.values()) == so_far.total()
         assert len(shown) <= NAMED_SOURCES + 1
-        assert all(shown[address] >= count for address, count in before.items())
+        assert all(shown[source] >= count for source, count in before.items())
         before = shown
 
 

@@ -165,7 +165,7 @@ def test_what_no_watch_can_tell_is_unknown_with_a_reason(case: str) -> None:
     assert Boundary.STOP_SIGNAL not in end.boundaries
     assert Boundary.LISTENER_CLOSED not in end.boundaries
     assert (end.dropped, end.late) == (None, None)
-    assert end.stages[Stage.KUBE_PROXY].missing == "no kube-proxy answers on this node"
+    assert end.stages[Stage.KUBE_PROXY].missing == "nobody watched this node's kube-proxy"
     assert end.stages[Stage.TRAFFIC].missing == "nobody watched the pod's connections"
     assert (end.stages[Stage.KUBE_PROXY].seconds, end.stages[Stage.TRAFFIC].seconds) == (None, None)
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from ipaddress import IPv4Address
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,8 @@ from agent.core.ledger import Histogram, Reading
 from agent.core.life import PodLife, Stage
 from agent.core.phases import Phase
 from agent.core.records import KubeProxyState, Workload
-from agent.core.snapshot import HookState, ProgramRuns, Snapshot, SourceName, WatchState
+from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
+from agent.core.source_book import SourceName
 from agent.core.tally import Tally, key_of
 from agent.outputs.metric_table import METRICS
 from agent.outputs.prometheus import AgentCollector
@@ -59,7 +59,6 @@ def a_snapshot(life: PodLife, tally: Tally, *, kube_proxy: KubeProxyState | None
         lags={(key, Stage.TRAFFIC): lag},
         kube_proxy=kube_proxy,
         kube_proxy_lag=Histogram(),
-        source_names={life.pod.addresses[0]: SourceName("pod", "x")},
         hooks=(HookState("kfree_skb", "raw_tp", False),),
         hook_counts={},
         program_runs=(ProgramRuns("on_exit", 0.5, 10),),
@@ -183,14 +182,12 @@ def test_names_that_others_choose_survive_the_exposition(name: str) -> None:
     assert {labels[label] for label in POD} == {name}
 
 
-def test_addresses_of_one_source_are_added_up() -> None:
+def test_each_source_has_its_series_and_the_rest_is_other() -> None:
     life = dying()
-    one, other = IPv4Address("10.0.0.8"), IPv4Address("10.0.0.9")
+    load = SourceName("pod", "shop/Job/load")
     snapshot = a_snapshot(life, Tally())
     snapshot = replace(
-        snapshot,
-        reading=replace(snapshot.reading, sources={key_of(life): {one: 3, other: 4, None: 2}}),
-        source_names={one: SourceName("pod", "shop/Job/load"), other: SourceName("pod", "shop/Job/load")},
+        snapshot, reading=replace(snapshot.reading, sources={key_of(life): {load: 7, None: 2}})
     )
     shown = {
         (dict(labels)["source_kind"], dict(labels)["source"]): value

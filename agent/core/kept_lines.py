@@ -1,0 +1,90 @@
+"""The lines of a recording that the next file has to begin with, so that it can be replayed alone."""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from agent.core.records import (
+    ConnectionDropped,
+    EndpointTerminating,
+    EnteredProcessEnded,
+    KubeletConnected,
+    KubeletDisconnected,
+    KubeProxyState,
+    NftablesCommitted,
+    PodChanged,
+    PodEventSeen,
+    PodRemoved,
+    PodsListed,
+    ProcessEntered,
+    Record,
+    SourceIdentified,
+)
+from agent.core.tracker import Tracker
+
+LINES_OF_A_POD = 400
+UNKNOWN_NAMESPACES = 512
+SOURCES = 1024
+
+_Line = tuple[int, str]
+
+
+@dataclass(slots=True)
+class KeptLines:
+    """Lines by pod and by network namespace, each with its place in the whole recording.
+
+    Of a pod with very many lines its first one and the latest stay.
+    """
+
+    _serial: int = 0
+    _of_pods: dict[str, list[_Line]] = field(default_factory=dict)
+    _of_namespaces: OrderedDict[int, list[_Line]] = field(default_factory=OrderedDict)
+    _evidence: dict[int, deque[_Line]] = field(default_factory=dict)
+    _sources: deque[_Line] = field(default_factory=lambda: deque(maxlen=SOURCES))
+    _latest: dict[type, _Line] = field(default_factory=dict)
+
+    def add(self, record: Record, line: str) -> None:
+        """Keep the line of a record, if a later file needs it."""
+        self._serial += 1
+        numbered = (self._serial, line)
+        match record:
+            case PodChanged():
+                self._append(self._of_pods.setdefault(record.pod.uid, []), numbered)
+            case PodRemoved():
+                self._append(self._of_pods.setdefault(record.uid, []), numbered)
+            case EndpointTerminating() | PodEventSeen():
+                self._append(self._of_pods.setdefault(record.pod_uid, []), numbered)
+            case PodsListed() | KubeProxyState():
+                self._latest[type(record)] = numbered
+            case SourceIdentified():
+                self._sources.append(numbered)
+            case ProcessEntered() | EnteredProcessEnded() | KubeletConnected() | KubeletDisconnected():
+                # Probes leave these without end.
+                self._evidence.setdefault(record.netns, deque(maxlen=64)).append(numbered)
+            case NftablesCommitted() | ConnectionDropped():
+                pass
+            case _:
+                self._append(self._of_namespaces.setdefault(record.netns, []), numbered)
+
+    @staticmethod
+    def _append(lines: list[_Line], numbered: _Line) -> None:
+        lines.append(numbered)
+        if len(lines) > LINES_OF_A_POD:
+            del lines[1]
+
+    def forget(self, tracker: Tracker) -> None:
+        """Let go of what belongs to pods that the tracker has forgotten."""
+        for uid in self._of_pods.keys() - tracker.lives.keys():
+            del self._of_pods[uid]
+        unknown = [netns for netns in self._of_namespaces if tracker.life_in(netns) is None]
+        for netns in unknown[: max(0, len(unknown) - UNKNOWN_NAMESPACES)]:
+            del self._of_namespaces[netns]
+        for netns in self._evidence.keys() - self._of_namespaces.keys():
+            del self._evidence[netns]
+
+    def lines(self) -> Iterator[str]:
+        """All lines that are kept, in the order in which they were written."""
+        kept = [*self._sources, *self._latest.values()]
+        for lines in (*self._of_pods.values(), *self._of_namespaces.values(), *self._evidence.values()):
+            kept += lines
+        return (line for _, line in sorted(kept))

@@ -1,0 +1,1 @@
+"""A recording, through the same code as the running agent."""

@@ -1,0 +1,99 @@
+"""A folder of recorded watches, through the code of the live watches: watch-pods.jsonl and its kin.
+
+A line is {"recv_ns": wall clock at receipt, "event": the event as the API server sent it}.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.cluster.events import NamespaceEvents
+from agent.cluster.pods import NodePods
+from agent.cluster.slices import NamespaceSlices
+from agent.cluster.watch_event import Change, JsonObject
+from agent.core.record_codec import RecordedEntry
+
+PODS, SLICES, EVENTS = "watch-pods.jsonl", "watch-endpointslices.jsonl", "watch-events.jsonl"
+_LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedEvent:
+    """One line of a recorded watch."""
+
+    at_ns: int
+    file: str
+    change: Change
+    object: JsonObject
+
+
+@dataclass(slots=True)
+class WatchFolder:
+    """What a folder holds. `complaints` name what is missing or damaged, one line each."""
+
+    events: list[ReceivedEvent] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    @property
+    def node(self) -> str:
+        """The node whose pods were watched, as the pods tell it; empty if none does."""
+        for event in self.events:
+            spec = event.object.get("spec") if event.file == PODS else None
+            name = spec.get("nodeName") if isinstance(spec, dict) else None
+            if isinstance(name, str):
+                return name
+        return ""
+
+    def records(self) -> Iterator[RecordedEntry]:
+        """The records that the live watches would have made of it, in the order of receipt."""
+        told: list[RecordedEntry] = []
+        take: dict[str, Callable[[Change, JsonObject, int], None]] = {
+            PODS: NodePods(told.append).changed,
+            SLICES: NamespaceSlices(self.node, told.append).changed,
+            EVENTS: NamespaceEvents(told.append).changed,
+        }
+        for event in sorted(self.events, key=lambda event: event.at_ns):
+            take[event.file](event.change, event.object, event.at_ns)
+            yield from told
+            told.clear()
+
+
+def read_watch_folder(folder: Path) -> WatchFolder:
+    """Read the watches of a folder. Raises ValueError if it has none of them."""
+    found = WatchFolder()
+    missing = [name for name in (PODS, SLICES, EVENTS) if not (folder / name).is_file()]
+    if len(missing) == 3:
+        raise ValueError(f"{folder} has no recorded watches ({PODS}, {SLICES}, {EVENTS})")
+    found.complaints += [f"{folder / name} is missing: what it would tell stays unknown" for name in missing]
+    for name in (PODS, SLICES, EVENTS):
+        if name not in missing:
+            _read_file(folder / name, found)
+    return found
+
+
+def _read_file(file: Path, found: WatchFolder) -> None:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                event = _event_of(file.name, line)
+            except (ValueError, RecursionError) as error:
+                found.complaints.append(
+                    f"{file}:{number} is passed over: {' '.join(str(error).split())[:160]}"
+                )
+                continue
+            if event.change is not Change.BOOKMARK:
+                found.events.append(event)
+
+
+def _event_of(file: str, line: str) -> ReceivedEvent:
+    entry = json.loads(line)
+    event = entry.get("event") if isinstance(entry, dict) else None
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        raise ValueError(f"no watch event: {line.strip()[:_LONGEST_SHOWN]}")
+    at_ns = entry.get("recv_ns")
+    if isinstance(at_ns, bool) or not isinstance(at_ns, int):
+        raise ValueError("recv_ns is missing")
+    return ReceivedEvent(at_ns, file, Change(event.get("type")), event["object"])

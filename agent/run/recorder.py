@@ -1,0 +1,105 @@
+"""Writes what the agent takes in to a file, from which `agent replay` makes the same metrics and report."""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
+
+from agent.core.counts import CountsRead, KernelCounts, changes_between
+from agent.core.kept_lines import KeptLines
+from agent.core.observation import OwnState, OwnStateRead
+from agent.core.recording import RecordingHeader, entry_line, header_line
+from agent.core.records import Record
+from agent.core.tracker import Tracker
+
+_log = logging.getLogger(__name__)
+
+
+class Recorder:
+    """A recording in FILE, and in FILE.1 what came before; used by one thread at a time.
+
+    When FILE has grown by half of the limit it becomes FILE.1, in place of an older one. The new FILE begins
+    with the lines about the pods that are still known and with the counters as they are, so each of the two
+    can be replayed alone. Raises OSError where FILE cannot be written at the start; a later failure ends the
+    recording.
+    """
+
+    def __init__(self, path: Path, limit_bytes: int, header: RecordingHeader) -> None:
+        self._path = path
+        self._half = limit_bytes // 2
+        self._header = header_line(header)
+        self._kept = KeptLines()
+        self._counts = KernelCounts()
+        self._own = OwnState()
+        self._grown = 0
+        self._file: TextIO | None = self._begin(())
+
+    def took(self, record: Record) -> None:
+        """Write a record that the agent takes in."""
+        line = entry_line(record)
+        self._kept.add(record, line)
+        self._write(line)
+
+    def read(self, at_ns: int, counts: KernelCounts, own: OwnState, tracker: Tracker) -> None:
+        """Write what has changed of counters and own state; begin a new file if it is time."""
+        changed = changes_between(self._counts, counts)
+        if changed != KernelCounts():
+            self._write(entry_line(CountsRead(at_ns, changed)))
+        if own != self._own:
+            self._write(entry_line(OwnStateRead(at_ns, own)))
+        self._counts, self._own = counts, own
+        self._kept.forget(tracker)
+        if self._grown > self._half:
+            self._rotate(at_ns)
+        self._flush()
+
+    def close(self, at_ns: int) -> None:
+        """End the recording with the time of its end."""
+        self._write(entry_line(OwnStateRead(at_ns, self._own)))
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _begin(self, lines: Iterable[str]) -> TextIO:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 (open until the agent ends)
+        file.write(self._header)
+        file.writelines(lines)
+        self._grown = 0
+        return file
+
+    def _rotate(self, at_ns: int) -> None:
+        if self._file is None:
+            return
+        state = (
+            entry_line(CountsRead(at_ns, self._counts)),
+            entry_line(OwnStateRead(at_ns, self._own)),
+        )
+        try:
+            self._file.close()
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._file = self._begin((*self._kept.lines(), *state))
+        except OSError as error:
+            self._give_up(error)
+
+    def _write(self, line: str) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(line)
+        except OSError as error:
+            self._give_up(error)
+        self._grown += len(line)
+
+    def _flush(self) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.flush()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        _log.warning("the recording in %s has ended: %s; the agent goes on", self._path, error.strerror)
+        self._file = None

@@ -1,0 +1,115 @@
+"""Sources of drops: whose address it was then, named once, looked up once."""
+
+from ipaddress import IPv4Address
+
+from agent.core.counts import Count, CountKey, KernelCounts
+from agent.core.kinds import Kind
+from agent.core.observation import Observation
+from agent.core.orders import IdentifySources
+from agent.core.phases import Fact
+from agent.core.records import (
+    NamespaceIdentified,
+    NetworkRemoved,
+    PodChanged,
+    PodRemoved,
+    SourceIdentified,
+    SourceKind,
+    Workload,
+)
+from agent.core.source_book import REMEMBERED_NS, SourceBook, SourceName
+from agent.core.tally import WorkloadKey
+from agent.core.tracker import Tracker
+from agent.core.wanted_source import WantedSource
+from tests.unit.core.lives import NETNS, SECOND, a_pod
+
+WEB = WorkloadKey("shop", Workload("Deployment", "web"))
+CLIENT = IPv4Address("10.0.0.9")
+SOURCE = (NETNS, CLIENT)
+OF_A_POD = SourceIdentified(
+    5, CLIENT, SourceKind.POD, namespace="shop", pod="load-1", workload=Workload("Job", "load")
+)
+
+
+def test_an_address_that_nobody_here_knows_is_wanted_once() -> None:
+    book = SourceBook()
+    assert book.see([SOURCE], [], 7) == (WantedSource(CLIENT, 7),)
+    assert book.see([SOURCE], [], 8) == ()
+    assert book.name(SOURCE) == SourceName("unknown", "10.0.0.9")
+
+
+def test_two_pods_that_drop_the_same_client_cost_one_lookup() -> None:
+    assert SourceBook().see([SOURCE, (NETNS + 1, CLIENT)], [], 7) == (WantedSource(CLIENT, 7),)
+
+
+def test_the_answer_names_all_that_wait_for_it_and_is_remembered_for_a_while() -> None:
+    book = SourceBook()
+    book.see([SOURCE], [], 4)
+    book.identify(OF_A_POD)
+    assert book.name(SOURCE) == SourceName("pod", "shop/Job/load")
+    later = (NETNS + 1, CLIENT)
+    assert book.see([later], [], 6) == ()
+    assert book.name(later) == SourceName("pod", "shop/Job/load")
+    assert book.see([(NETNS + 2, CLIENT)], [], OF_A_POD.at_ns + REMEMBERED_NS + 1) != ()
+
+
+def test_a_node_is_named_by_its_name_and_an_external_client_by_its_address() -> None:
+    book = SourceBook()
+    book.see([SOURCE], [], 4)
+    book.identify(SourceIdentified(5, CLIENT, SourceKind.NODE, name="node-7"))
+    assert book.name(SOURCE) == SourceName("node", "node-7")
+    other = SourceBook()
+    other.see([SOURCE], [], 4)
+    other.identify(SourceIdentified(5, CLIENT, SourceKind.EXTERNAL))
+    assert other.name(SOURCE) == SourceName("external", "10.0.0.9")
+
+
+def test_this_node_and_its_pods_are_known_without_a_lookup() -> None:
+    book = SourceBook(frozenset({CLIENT}))
+    pod = IPv4Address("10.0.0.1")
+    tracker = Tracker()
+    tracker.apply(PodChanged(0, a_pod()))
+    assert book.see([SOURCE, (NETNS, pod)], tracker.lives.values(), 1) == ()
+    assert book.name(SOURCE) == SourceName("node", "10.0.0.9")
+    assert book.name((NETNS, pod)) == SourceName("pod", "shop/Deployment/web")
+
+
+def test_a_name_stays_when_the_address_becomes_another_pods() -> None:
+    book, tracker = SourceBook(), Tracker()
+    shared = IPv4Address("10.0.0.1")
+    tracker.apply(PodChanged(0, a_pod("uid-1")))
+    book.see([(NETNS + 1, shared)], tracker.lives.values(), 1)
+    for record in (
+        NamespaceIdentified(1, NETNS, "uid-1"),
+        PodRemoved(2, "uid-1"),
+        NetworkRemoved(2, NETNS),
+        PodChanged(3, a_pod("uid-2")),
+    ):
+        tracker.apply(record)
+    book.see([(NETNS + 2, shared)], [tracker.lives["uid-2"], tracker.lives["uid-1"]], 4)
+    assert book.name((NETNS + 1, shared)) == SourceName("pod", "shop/Deployment/web")
+
+
+def test_nothing_is_kept_of_a_pod_that_is_forgotten() -> None:
+    book = SourceBook()
+    book.see([SOURCE], [], 4)
+    book.identify(OF_A_POD)
+    book.forget(NETNS)
+    assert book.name(SOURCE) == SourceName("unknown", "10.0.0.9")
+
+
+def test_drops_are_shown_under_the_name_of_the_workload_that_sent_them() -> None:
+    observation = Observation(600 * SECOND)
+    for record in (PodChanged(0, a_pod()), NamespaceIdentified(0, NETNS, "uid-1")):
+        observation.apply(record)
+    other = IPv4Address("10.0.0.8")
+    key = CountKey(NETNS, 8080, Kind.REFUSED, Fact.LISTENED | Fact.DELETED)
+    counts = KernelCounts({key: Count(9, 1, 2)}, {SOURCE: 3, (NETNS, other): 4})
+    (order,) = observation.settle(10, counts)
+    assert order == IdentifySources((WantedSource(CLIENT, 10), WantedSource(other, 10)))
+    for address in (CLIENT, other):
+        observation.apply(
+            SourceIdentified(
+                11, address, SourceKind.POD, namespace="shop", pod="load", workload=Workload("Job", "load")
+            )
+        )
+    assert observation.read(counts).sources[WEB] == {SourceName("pod", "shop/Job/load"): 7, None: 2}
