@@ -17,6 +17,17 @@ INLINE struct lc_pid_place place_of(struct task_struct *task) {
     return place;
 }
 
+/* 0 for a task that is at its very end. */
+INLINE u64 netns_of_task(struct task_struct *task) {
+    struct nsproxy *proxies = READ(task, nsproxy);
+
+    return proxies ? cookie_of(READ(proxies, net_ns)) : 0;
+}
+
+INLINE u64 netns_of_current(void) {
+    return netns_of_task((struct task_struct *)bpf_get_current_task());
+}
+
 /* Signals that may stop a container which is not being deleted; others (HUP, USR1, WINCH...) control it. */
 INLINE bool stops_by_itself(int signal) {
     return signal == 2 || signal == 3 || signal == 9 || signal == 15 || signal >= 34;
@@ -30,7 +41,6 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     struct lc_pid_place target = place_of(leader), sender;
     struct lc_container empty = {}, *container;
     struct lc_record record = {};
-    struct nsproxy *proxies;
     u32 init_pid = READ(task, tgid);
 
     container = containers.lookup(&init_pid);
@@ -41,6 +51,8 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     sender = place_of((struct task_struct *)bpf_get_current_task());
     if (sender.level >= target.level && target.level)
         return 0; /* from inside the container, or one like it */
+    if (container && !target.level && netns_of_current() == container->netns)
+        return 0; /* from inside a pod that shares the host's pid namespace */
     if (info <= 1) {
         /* SEND_SIG_NOINFO: cgroup.kill; SEND_SIG_PRIV: the kernel itself */
         if (signal != 9 || info == 1)
@@ -49,11 +61,8 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
         return 0; /* not from kill() or pidfd_send_signal() */
     }
     if (!container) {
-        proxies = READ(task, nsproxy);
-        if (!proxies)
-            return 0;
-        empty.netns = cookie_of(READ(proxies, net_ns));
-        if (empty.netns == HOST_NETNS)
+        empty.netns = netns_of_task(task);
+        if (!empty.netns || empty.netns == HOST_NETNS)
             return 0;
         containers.update(&init_pid, &empty);
         container = containers.lookup(&init_pid);
