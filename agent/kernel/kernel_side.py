@@ -83,9 +83,10 @@ class KernelSide:
     def start(self) -> None:
         """Deliver records from now on, and those of what exists already."""
         self._links.start()
+        # Before the records: a namespace that they make known would not be looked at for older listeners.
+        self.find_namespaces()
         for thread in self._threads:
             thread.start()
-        self.find_namespaces()
 
     def stop(self) -> None:
         """Detach every program and free everything in the kernel; it need not have been started."""

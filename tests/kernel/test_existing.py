@@ -156,7 +156,8 @@ def test_a_listener_that_the_programs_saw_open_stays_known_when_an_older_one_is_
             seen = side.maps.ports.get(PortKey(pod.netns, PORT))
             side.start()
             found = side.maps.ports.get(PortKey(pod.netns, PORT))
-            assert seen is not None and found is not None
+            assert seen is not None
+            assert found is not None
             assert (seen.listeners, found.listeners) == (1, 2)
             assert found.listener == seen.listener != 0
             assert found.opened_ns == seen.opened_ns != 0
