@@ -111,7 +111,7 @@ class KernelSide:
         for order in orders:
             match order:
                 case SetPodFacts():
-                    entry = PodEntry(facts=order.facts)
+                    entry = PodEntry(facts=order.facts, evidence=order.evidence)
                     if not self.maps.pods.put(ctypes.c_uint64(order.netns), entry):
                         logger.warning("more pods than the kernel side has room for: phases will be wrong")
                 case MarkPortsServed():
@@ -216,6 +216,9 @@ class KernelSide:
         for pid, container in list(maps.containers.items()):
             if container.netns == netns:
                 maps.containers.remove(pid)
+        for pid, entered in list(maps.entered.items()):
+            if entered.value == netns:
+                maps.entered.remove(pid)
         self._links.forget(netns)
         with self._identity_lock:
             self._known.discard(netns)

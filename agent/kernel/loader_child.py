@@ -39,6 +39,7 @@ MAPS = (
     "pods",
     "ports",
     "containers",
+    "entered",
     "hook_counts",
     "records",
     "probing_processes",
