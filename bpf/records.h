@@ -132,6 +132,8 @@ enum lc_record_type {
     RECORD_DROP = 5,
     RECORD_PROCESS_ENTERED = 6,
     RECORD_ENTERED_PROCESS_ENDED = 7,
+    RECORD_KUBELET_CONNECTED = 8,
+    RECORD_KUBELET_DISCONNECTED = 9,
 };
 
 struct lc_record {

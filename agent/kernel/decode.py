@@ -5,6 +5,8 @@ from agent.core.records import (
     ConnectionDropped,
     ContainerExited,
     EnteredProcessEnded,
+    KubeletConnected,
+    KubeletDisconnected,
     ListenerClosed,
     ListenerOpened,
     ProcessEntered,
@@ -16,6 +18,8 @@ from agent.kernel.layout import (
     RECORD_DROP,
     RECORD_ENTERED_PROCESS_ENDED,
     RECORD_EXIT,
+    RECORD_KUBELET_CONNECTED,
+    RECORD_KUBELET_DISCONNECTED,
     RECORD_LISTENER_CLOSED,
     RECORD_LISTENER_OPENED,
     RECORD_PROCESS_ENTERED,
@@ -31,6 +35,8 @@ Decoded = (
     | ContainerExited
     | ProcessEntered
     | EnteredProcessEnded
+    | KubeletConnected
+    | KubeletDisconnected
     | ConnectionDropped
 )
 
@@ -58,6 +64,10 @@ def _record(fields: RecordBytes, at_ns: int) -> Decoded:
         return ProcessEntered(at_ns, fields.netns, fields.pid, _name(fields))
     if fields.type == RECORD_ENTERED_PROCESS_ENDED:
         return EnteredProcessEnded(at_ns, fields.netns, fields.pid, fields.value)
+    if fields.type == RECORD_KUBELET_CONNECTED:
+        return KubeletConnected(at_ns, fields.netns, fields.port, fields.source_port)
+    if fields.type == RECORD_KUBELET_DISCONNECTED:
+        return KubeletDisconnected(at_ns, fields.netns, fields.port, fields.source_port)
     if fields.type == RECORD_DROP and fields.kind in KIND_OF_CODE:
         return ConnectionDropped(
             at_ns,

@@ -26,6 +26,7 @@ SOURCES = (
     "counting.c",
     "listeners.c",
     "in_flight.c",
+    "kubelet_connections.c",
     "state_changes.c",
     "resets.c",
     "lifecycle.c",
