@@ -38,6 +38,7 @@ from agent.kernel.links import LinkWatch
 from agent.kernel.loader import load_programs
 from agent.kernel.maps import open_maps
 from agent.kernel.namespaces import cookie_here, view_namespace
+from agent.kernel.nftables_commits import NftablesCommits
 from agent.kernel.processes import identity_of, init_of, pod_of_process
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class KernelSide:
         self._containers = KnownContainers()
         self._identity_lock = threading.Lock()
         self._links = LinkWatch(emit)
+        self._commits = NftablesCommits(emit)
         self._ring = RingBuffer(self.maps.records, self._receive)
         self._stopping = threading.Event()
         self._threads = [
@@ -87,6 +89,7 @@ class KernelSide:
         self.find_namespaces()
         for thread in self._threads:
             thread.start()
+        self._commits.start()
 
     def stop(self) -> None:
         """Detach every program and free everything in the kernel; it need not have been started."""
@@ -94,6 +97,7 @@ class KernelSide:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
+        self._commits.stop()
         self._links.stop()
         self._ring.close()
         self._programs.close()
