@@ -1,4 +1,7 @@
-/* The stop signal and the exit of a container's init process. */
+/* The stop signal and the exit of a container's init process, and processes that enter a container. */
+
+/* Processes that were started in a pod from outside: the pod's network namespace by pid. */
+BPF_HASH(entered, u32, u64, 4096);
 
 struct lc_pid_place {
     struct pid_namespace *namespace;
@@ -17,6 +20,17 @@ INLINE struct lc_pid_place place_of(struct task_struct *task) {
     return place;
 }
 
+/* 0 for a task that is at its very end. */
+INLINE u64 netns_of_task(struct task_struct *task) {
+    struct nsproxy *proxies = READ(task, nsproxy);
+
+    return proxies ? cookie_of(READ(proxies, net_ns)) : 0;
+}
+
+INLINE u64 netns_of_current(void) {
+    return netns_of_task((struct task_struct *)bpf_get_current_task());
+}
+
 /* Signals that may stop a container which is not being deleted; others (HUP, USR1, WINCH...) control it. */
 INLINE bool stops_by_itself(int signal) {
     return signal == 2 || signal == 3 || signal == 9 || signal == 15 || signal >= 34;
@@ -30,7 +44,6 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     struct lc_pid_place target = place_of(leader), sender;
     struct lc_container empty = {}, *container;
     struct lc_record record = {};
-    struct nsproxy *proxies;
     u32 init_pid = READ(task, tgid);
 
     container = containers.lookup(&init_pid);
@@ -41,6 +54,8 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     sender = place_of((struct task_struct *)bpf_get_current_task());
     if (sender.level >= target.level && target.level)
         return 0; /* from inside the container, or one like it */
+    if (container && !target.level && netns_of_current() == container->netns)
+        return 0; /* from inside a pod that shares the host's pid namespace */
     if (info <= 1) {
         /* SEND_SIG_NOINFO: cgroup.kill; SEND_SIG_PRIV: the kernel itself */
         if (signal != 9 || info == 1)
@@ -49,11 +64,8 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
         return 0; /* not from kill() or pidfd_send_signal() */
     }
     if (!container) {
-        proxies = READ(task, nsproxy);
-        if (!proxies)
-            return 0;
-        empty.netns = cookie_of(READ(proxies, net_ns));
-        if (empty.netns == HOST_NETNS)
+        empty.netns = netns_of_task(task);
+        if (!empty.netns || empty.netns == HOST_NETNS)
             return 0;
         containers.update(&init_pid, &empty);
         container = containers.lookup(&init_pid);
@@ -80,27 +92,72 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     return 0;
 }
 
+/*
+ * The runtime starts a process in a container: an exec hook, an exec probe. Its parent is the runtime,
+ * outside the container's pid namespace. That is true of PID 1 as well, which is the container itself, and of
+ * no other process that the container starts.
+ */
+int on_exec(struct bpf_raw_tracepoint_args *ctx) {
+    struct task_struct *task = (struct task_struct *)ctx->args[0];
+    u64 netns = netns_of_task(task);
+    u32 pid = bpf_get_current_pid_tgid() >> 32;
+    struct lc_record record = {};
+    struct lc_pid_place place;
+
+    if (netns == HOST_NETNS || !tells(netns, EVIDENCE_PROCESS))
+        return 0;
+    place = place_of(task);
+    if (place.number == 1 || place_of(READ(task, real_parent)).level >= place.level)
+        return 0;
+    /* Known when it replaces itself by a further program, as a shell does with the last one it runs. */
+    if (entered.lookup(&pid))
+        return 0;
+    if (entered.insert(&pid, &netns)) {
+        count_lost(HOOK_EXEC);
+        return 0;
+    }
+    record.at_ns = bpf_ktime_get_ns();
+    record.netns = netns;
+    record.type = RECORD_PROCESS_ENTERED;
+    record.pid = pid;
+    bpf_get_current_comm(record.comm, sizeof(record.comm));
+    send_record(HOOK_EXEC, &record);
+    return 0;
+}
+
 int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     struct task_struct *task = (struct task_struct *)ctx->args[0];
-    u32 init_pid = bpf_get_current_pid_tgid() >> 32;
-    struct lc_container *container = containers.lookup(&init_pid);
+    u32 pid = bpf_get_current_pid_tgid() >> 32;
+    struct lc_container *container = containers.lookup(&pid);
+    u64 *netns = entered.lookup(&pid);
     struct signal_struct *group;
     struct lc_record record = {};
 
-    if (!container || container->facts & FACT_EXITED)
+    if (container && container->facts & FACT_EXITED)
+        container = 0;
+    if (!container && !netns)
         return 0;
     group = READ(task, signal);
     if (READ(group, live.counter))
         return 0; /* another thread still runs */
-    container->exited_ns = bpf_ktime_get_ns();
-    container->facts |= FACT_EXITED;
-    record.at_ns = container->exited_ns;
-    record.netns = container->netns;
-    record.type = RECORD_EXIT;
-    record.pid = init_pid;
-    record.init_pid = init_pid;
+    record.at_ns = bpf_ktime_get_ns();
+    record.pid = pid;
     record.value = READ(task, exit_code);
     bpf_get_current_comm(record.comm, sizeof(record.comm));
-    send_record(HOOK_EXIT, &record);
+    if (container) {
+        container->exited_ns = record.at_ns;
+        container->facts |= FACT_EXITED;
+        record.netns = container->netns;
+        record.type = RECORD_EXIT;
+        record.init_pid = pid;
+        send_record(HOOK_EXIT, &record);
+    }
+    if (netns) {
+        record.netns = *netns;
+        record.type = RECORD_ENTERED_PROCESS_ENDED;
+        record.init_pid = 0;
+        entered.delete(&pid);
+        send_record(HOOK_EXIT, &record);
+    }
     return 0;
 }

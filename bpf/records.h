@@ -18,6 +18,12 @@ enum lc_fact {
     FACT_CLOSED_BY_EXIT = 256,
 };
 
+/* agent/core/orders.py, class HookEvidence: what is told of a pod, to see whether its preStop hook runs. */
+enum lc_evidence {
+    EVIDENCE_PROCESS = 1,
+    EVIDENCE_KUBELET_CONNECTION = 2,
+};
+
 /* agent/kernel/layout.py, KIND_OF_CODE */
 enum lc_kind {
     KIND_LATE = 0, /* no drop: a dying pod accepted the connection */
@@ -41,6 +47,7 @@ enum lc_hook {
     HOOK_CONSUME_SKB,
     HOOK_RETRANSMIT,
     HOOK_TCP_PROBE,
+    HOOK_EXEC,
     HOOKS,
 };
 
@@ -58,10 +65,10 @@ struct lc_connection {
     u32 pad;
 };
 
-/* Written from user space only: what the API says of the pod that owns a network namespace. */
+/* Written from user space only: what is known of the pod that owns a network namespace. */
 struct lc_pod {
-    u32 facts; /* FACT_DELETED, FACT_PRESTOP_DECLARED, FACT_GONE */
-    u32 pad;
+    u32 facts;    /* FACT_DELETED, FACT_PRESTOP_DECLARED, FACT_GONE */
+    u32 evidence; /* enum lc_evidence */
 };
 
 /* A container, keyed by the host pid of its init process. Written by the kernel side, seeded at start. */
@@ -123,6 +130,10 @@ enum lc_record_type {
     RECORD_SIGNAL = 3,
     RECORD_EXIT = 4,
     RECORD_DROP = 5,
+    RECORD_PROCESS_ENTERED = 6,
+    RECORD_ENTERED_PROCESS_ENDED = 7,
+    RECORD_KUBELET_CONNECTED = 8,
+    RECORD_KUBELET_DISCONNECTED = 9,
 };
 
 struct lc_record {
@@ -130,9 +141,9 @@ struct lc_record {
     u64 netns;
     struct lc_address source; /* drop */
     u32 type;
-    u32 pid;      /* the process that caused it (listener, signal: the sender) */
+    u32 pid;      /* the process that caused it (listener, signal: the sender), or entered */
     u32 init_pid; /* the container's init process */
-    s32 value;    /* exit: wait status; signal: result; listener closed: 1 = by exit */
+    s32 value;    /* exit, end: wait status; signal: result; listener closed: 1 = by exit */
     u16 port;
     u16 source_port;
     u8 kind;

@@ -84,6 +84,12 @@ INLINE u32 pod_facts(u64 netns) {
     return pod ? pod->facts & (FACT_DELETED | FACT_PRESTOP_DECLARED) : 0;
 }
 
+INLINE bool tells(u64 netns, u32 evidence) {
+    struct lc_pod *pod = pods.lookup(&netns);
+
+    return pod && pod->evidence & evidence;
+}
+
 /* What holds for a connection that arrives at a port now. */
 INLINE u32 facts_of_arrival(u64 netns, struct lc_port *port) {
     return pod_facts(netns) | container_facts(port) | (port->facts & (FACT_LISTENED | FACT_CLOSED));

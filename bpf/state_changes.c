@@ -1,9 +1,11 @@
-/* inet_sock_set_state: listeners, late connections, and requests that a close left unanswered. */
+/* inet_sock_set_state: listeners, late connections, the kubelet's, and requests that a close left unanswered.
+ */
 
 INLINE void connection_accepted(struct sock *sk) {
     struct lc_port_key key = {.port = READ(sk, __sk_common.skc_num)};
     struct lc_connection connection = {};
     struct lc_port *port;
+    struct lc_pod *pod;
 
     if (!may_be_served(key.port))
         return;
@@ -13,11 +15,18 @@ INLINE void connection_accepted(struct sock *sk) {
         return;
     read_socket(sk, &connection);
     connection_begins(&connection);
-    if (!(pod_facts(key.netns) & FACT_DELETED))
+    pod = pods.lookup(&key.netns);
+    if (!pod || !(pod->facts & FACT_DELETED || pod->evidence & EVIDENCE_KUBELET_CONNECTION))
         return;
-    if (stays_inside(&connection) || is_probe(&connection))
+    if (stays_inside(&connection))
         return;
-    count_late(key.netns, key.port, facts_of_arrival(key.netns, port));
+    if (is_probe(&connection)) {
+        if (pod->evidence & EVIDENCE_KUBELET_CONNECTION)
+            kubelet_connected(sk, key.netns, &connection);
+        return;
+    }
+    if (pod->facts & FACT_DELETED)
+        count_late(key.netns, key.port, facts_of_arrival(key.netns, port));
 }
 
 INLINE void connection_closed(struct sock *sk) {
@@ -52,6 +61,8 @@ int on_set_state(struct bpf_raw_tracepoint_args *ctx) {
 
     if (READ(sk, sk_protocol) != 6)
         return 0;
+    if (old_state == TCP_ESTABLISHED)
+        kubelet_disconnected(sk);
     if (new_state == TCP_LISTEN && old_state == TCP_CLOSE)
         listener_opened(sk);
     else if (old_state == TCP_LISTEN && new_state == TCP_CLOSE)

@@ -41,7 +41,13 @@ SET_STATE = Hook("inet_sock_set_state", "on_set_state", AttachType.RAW_TRACEPOIN
 SIGNAL = Hook(
     "signal_generate", "on_signal", AttachType.RAW_TRACEPOINT, (), tells="phases stopping and restarting"
 )
-EXIT = Hook("sched_process_exit", "on_exit", AttachType.RAW_TRACEPOINT, (), tells="phase exited")
+EXIT = Hook(
+    "sched_process_exit",
+    "on_exit",
+    AttachType.RAW_TRACEPOINT,
+    (),
+    tells="phase exited, and the end of a preStop hook of the type exec",
+)
 KFREE_SKB = Hook("kfree_skb", "on_kfree_skb", AttachType.RAW_TRACEPOINT, (Kind.UNREACHABLE,))
 CONSUME_SKB = Hook("consume_skb", "on_consume_skb", AttachType.RAW_TRACEPOINT, (Kind.OVERFLOW,))
 RETRANSMIT = Hook(
@@ -57,6 +63,13 @@ TCP_PROBE = Hook(
     AttachType.RAW_TRACEPOINT,
     (),
     tells="kinds unanswered and aborted on a connection that was answered in the same clock tick before",
+)
+EXEC = Hook(
+    "sched_process_exec",
+    "on_exec",
+    AttachType.RAW_TRACEPOINT,
+    (),
+    tells="whether a preStop hook of the type exec ran",
 )
 SEND_RESET_ENTRIES = tuple(
     Hook(
@@ -77,6 +90,7 @@ COUNTED_HOOKS = (
     CONSUME_SKB,
     RETRANSMIT,
     TCP_PROBE,
+    EXEC,
 )
 """In the order of enum lc_hook in bpf/records.h."""
 

@@ -18,8 +18,16 @@ from agent.core.orders import (
     SetPodFacts,
 )
 from agent.core.phases import Fact
-from agent.core.records import Address, KernelRecord, ListenerOpened, NamespaceIdentified
+from agent.core.records import (
+    Address,
+    ContainerExited,
+    KernelRecord,
+    ListenerOpened,
+    NamespaceIdentified,
+    StopSignalSent,
+)
 from agent.kernel.clock import wall_clock_offset
+from agent.kernel.containers import KnownContainers
 from agent.kernel.counters import read_counters
 from agent.kernel.decode import decode
 from agent.kernel.existing import find_namespaces
@@ -30,7 +38,8 @@ from agent.kernel.links import LinkWatch
 from agent.kernel.loader import load_programs
 from agent.kernel.maps import open_maps
 from agent.kernel.namespaces import cookie_here, view_namespace
-from agent.kernel.processes import init_of, pod_of_process
+from agent.kernel.nftables_commits import NftablesCommits
+from agent.kernel.processes import identity_of, init_of, pod_of_process
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +66,10 @@ class KernelSide:
             self.maps.probing_processes.put(ProcessName(name.encode()), ctypes.c_uint8(1))
         self._gone: set[bytes] = set()
         self._known: set[int] = set()
+        self._containers = KnownContainers()
         self._identity_lock = threading.Lock()
         self._links = LinkWatch(emit)
+        self._commits = NftablesCommits(emit)
         self._ring = RingBuffer(self.maps.records, self._receive)
         self._stopping = threading.Event()
         self._threads = [
@@ -74,15 +85,19 @@ class KernelSide:
     def start(self) -> None:
         """Deliver records from now on, and those of what exists already."""
         self._links.start()
+        # Before the records: a namespace that they make known would not be looked at for older listeners.
+        self.find_namespaces()
         for thread in self._threads:
             thread.start()
-        self.find_namespaces()
+        self._commits.start()
 
     def stop(self) -> None:
-        """Detach every program and free everything in the kernel."""
+        """Detach every program and free everything in the kernel; it need not have been started."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
+        self._commits.stop()
         self._links.stop()
         self._ring.close()
         self._programs.close()
@@ -100,7 +115,7 @@ class KernelSide:
         for order in orders:
             match order:
                 case SetPodFacts():
-                    entry = PodEntry(facts=order.facts)
+                    entry = PodEntry(facts=order.facts, evidence=order.evidence)
                     if not self.maps.pods.put(ctypes.c_uint64(order.netns), entry):
                         logger.warning("more pods than the kernel side has room for: phases will be wrong")
                 case MarkPortsServed():
@@ -118,15 +133,18 @@ class KernelSide:
                     self.find_namespaces()
 
     def find_namespaces(self) -> None:
-        """Look among the node's processes for pods whose namespace is not known."""
+        """Look among the node's processes for pods and containers that are not known."""
         with self._identity_lock:
-            found = list(find_namespaces(self.maps, frozenset(self._known), self._host_netns))
+            found = list(
+                find_namespaces(self.maps, frozenset(self._known), self._containers, self._host_netns)
+            )
             # A namespace whose network is still being set up is looked at again when something listens there.
-            self._known.update(namespace.view.cookie for namespace in found if namespace.view.host_links)
-        for namespace in found:
-            for record in namespace.records:
-                self._emit(record)
-        self._links.add({namespace.view.cookie: namespace.view.host_links for namespace in found})
+            self._known.update(namespace.netns for namespace in found if namespace.host_links)
+            # Under the lock, so that no record about a container overtakes the one that says which it is.
+            for namespace in found:
+                for record in namespace.records:
+                    self._emit(record)
+        self._links.add({namespace.netns: namespace.host_links for namespace in found})
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
@@ -140,6 +158,8 @@ class KernelSide:
             return
         if isinstance(record, ListenerOpened):
             self._identify(record, pid)
+        if isinstance(record, ListenerOpened | StopSignalSent | ContainerExited):
+            self._identify_container(record)
         self._emit(record)
 
     def _identify(self, record: ListenerOpened, pid: int) -> None:
@@ -156,6 +176,19 @@ class KernelSide:
         self._emit(NamespaceIdentified(record.at_ns, record.netns, uid))
         if view is not None and view.cookie == record.netns:
             self._links.add({view.cookie: view.host_links})
+
+    def _identify_container(self, record: ListenerOpened | StopSignalSent | ContainerExited) -> None:
+        """Tell which container the init process of a record is, before the record."""
+        if not record.init_pid:
+            return
+        container_id = identity_of(record.init_pid).container_id
+        with self._identity_lock:
+            if container_id is not None:
+                identified = self._containers.tell(record.at_ns, record.netns, record.init_pid, container_id)
+                if identified is not None:
+                    self._emit(identified)
+            if isinstance(record, ContainerExited):
+                self._containers.ended(record.init_pid)
 
     def _address_gone(self, address: Address, netns: int) -> None:
         raw = from_address(address)
@@ -187,9 +220,13 @@ class KernelSide:
         for pid, container in list(maps.containers.items()):
             if container.netns == netns:
                 maps.containers.remove(pid)
+        for pid, entered in list(maps.entered.items()):
+            if entered.value == netns:
+                maps.entered.remove(pid)
         self._links.forget(netns)
         with self._identity_lock:
             self._known.discard(netns)
+            self._containers.forget(netns)
 
     def _sweep(self) -> None:
         """Make room: for attempts to come, and for ports that a server may still come to listen on."""

@@ -25,6 +25,10 @@ RECORD_LISTENER_CLOSED = 2
 RECORD_SIGNAL = 3
 RECORD_EXIT = 4
 RECORD_DROP = 5
+RECORD_PROCESS_ENTERED = 6
+RECORD_ENTERED_PROCESS_ENDED = 7
+RECORD_KUBELET_CONNECTED = 8
+RECORD_KUBELET_DISCONNECTED = 9
 
 AddressBytes = ctypes.c_uint8 * 16
 
@@ -32,7 +36,7 @@ AddressBytes = ctypes.c_uint8 * 16
 class PodEntry(ctypes.Structure):
     """struct lc_pod"""
 
-    _fields_ = (("facts", ctypes.c_uint32), ("pad", ctypes.c_uint32))
+    _fields_ = (("facts", ctypes.c_uint32), ("evidence", ctypes.c_uint32))
 
 
 class ContainerEntry(ctypes.Structure):

@@ -29,7 +29,10 @@ class LinkWatch:
         self._bound.wait()
 
     def stop(self) -> None:
-        """End the thread and close its socket."""
+        """End the thread and close its socket; it need not have been started."""
+        if self._thread.ident is None:
+            self._loop.close()
+            return
         self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join()
 

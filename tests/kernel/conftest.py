@@ -5,18 +5,32 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.records import KernelRecord
 from agent.kernel.kernel_side import KernelSide
 from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.network import Cni
 from agent.lab.node.node import Node
+from tests.kernel.recording_kernel import RecordingKernel
 from tests.kernel.scripted_pod import discard
 
 
 @pytest.fixture(scope="session")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelSide]:
     side = KernelSide(Path(tmp_path_factory.mktemp("cache")), discard)
+    assert [
+        status for status in side.statuses if (status.reason or "").startswith("the kernel does not")
+    ] == []
     side.start()
     yield side
+    side.stop()
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingKernel]:
+    records: list[KernelRecord] = []
+    side = KernelSide(Path(tmp_path_factory.mktemp("cache")), records.append)
+    side.start()
+    yield RecordingKernel(side, records)
     side.stop()
 
 

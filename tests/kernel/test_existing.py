@@ -12,9 +12,10 @@ from agent.core.orders import MarkPortsServed
 from agent.core.phases import Phase
 from agent.core.records import ListenerClosed, ListenerOpened, NamespaceIdentified, Record
 from agent.kernel.kernel_side import KernelSide
+from agent.kernel.layout import PortKey
 from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.node import Node
-from tests.kernel.scripted_pod import REQUEST, ScriptedPod, client_of, scripted_pod
+from tests.kernel.scripted_pod import REQUEST, ScriptedPod, client_of, discard, scripted_pod
 from tests.kernel.scripted_server import PORT
 
 OTHER_PORT = 9090
@@ -143,6 +144,25 @@ def test_an_older_and_a_younger_listener_of_one_port_are_counted_together(
         assert client.refused(1) == 1
         assert pod.dropped() == {(Kind.UNACCEPTED, Phase.TERMINATING): 1, (Kind.REFUSED, Phase.CLOSED): 1}
         assert younger.closed_ports(pod) == [PORT]
+
+
+def test_a_listener_that_the_programs_saw_open_stays_known_when_an_older_one_is_found_beside_it(
+    kernel: KernelSide, bridge: Node, tmp_path: Path
+) -> None:
+    with scripted_pod(kernel, bridge) as pod:
+        side = KernelSide(tmp_path / "cache", discard)
+        try:
+            pod.tell("open_listener")
+            seen = side.maps.ports.get(PortKey(pod.netns, PORT))
+            side.start()
+            found = side.maps.ports.get(PortKey(pod.netns, PORT))
+            assert seen is not None
+            assert found is not None
+            assert (seen.listeners, found.listeners) == (1, 2)
+            assert found.listener == seen.listener != 0
+            assert found.opened_ns == seen.opened_ns != 0
+        finally:
+            side.stop()
 
 
 def test_a_port_that_closed_before_the_agent_came_is_known_by_its_declaration(

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from agent.core.orders import HookEvidence
 from agent.core.phases import Fact
 from agent.kernel import layout
 from agent.kernel.hooks import COUNTED_HOOKS
@@ -61,6 +62,16 @@ def test_facts_have_the_bits_of_the_header() -> None:
     bits = enumerators("lc_fact")
     assert bits.pop("FACT_CLOSED_BY_EXIT") == layout.PORT_CLOSED_BY_EXIT
     assert bits == {f"FACT_{fact.name}": fact.value for fact in Fact}
+
+
+def test_evidence_has_the_bits_of_the_header() -> None:
+    bits = enumerators("lc_evidence")
+    assert bits == {f"EVIDENCE_{evidence.name}": evidence.value for evidence in HookEvidence}
+
+
+def test_record_types_have_the_numbers_of_the_header() -> None:
+    types = enumerators("lc_record_type")
+    assert types == {name: number for name, number in vars(layout).items() if name.startswith("RECORD_")}
 
 
 def test_kinds_have_the_codes_of_the_header() -> None:
