@@ -65,11 +65,12 @@ def parse_header(line: str) -> RecordingHeader:
     node, version, retention, addresses = (
         fields.get(key) for key in ("node", "version", "retention_seconds", "node_addresses")
     )
-    whole = isinstance(node, str) and isinstance(version, str) and isinstance(retention, int | float)
-    if not whole or not isinstance(addresses, list):
+    if not isinstance(node, str) or not isinstance(version, str) or not isinstance(addresses, list):
+        raise ValueError("the header of the recording is damaged")
+    if isinstance(retention, bool) or not isinstance(retention, int | float):
         raise ValueError("the header of the recording is damaged")
     known = tuple(ip_address(address) for address in addresses if isinstance(address, str))
-    return RecordingHeader(str(node), str(version), float(retention), known)
+    return RecordingHeader(node, version, float(retention), known)
 
 
 def parse_entries(lines: Iterable[str], passed_over: PassedOver) -> Iterator[RecordedEntry]:
