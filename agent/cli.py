@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from typing import NoReturn
 
@@ -37,7 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
             module.add_arguments(command)
             command.set_defaults(run=module.run)
     args = parser.parse_args(words)
-    return int(args.run(args))
+    try:
+        return int(args.run(args))
+    except BrokenPipeError:
+        # Whoever read the output has read enough (agent replay ... | head); nothing is left to be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 if __name__ == "__main__":

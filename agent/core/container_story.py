@@ -274,6 +274,8 @@ def _judge_hook(life: PodLife, container: Container, run: ContainerRun, begun: M
         if seen.exit_status is not None:
             run.hook_exit = exit_of_wait_status(seen.exit_status)
         return
+    if stop is not None and stop.at_ns < begun.at_ns:
+        return  # the container was killed before anybody asked for its end
     reach(run.boundaries, Boundary.PRESTOP_STARTED, begun)
     failure = run.hook_failure
     if failure is not None:

@@ -69,6 +69,9 @@ KUBE_PROXY_COMMITS_AS = frozenset({"nft", "iptables-restor", "ip6tables-resto", 
 ONE_SYNC_NS = 100_000_000
 """A sync of kube-proxy commits table after table, and notes its end some milliseconds after the last."""
 
+LATEST_NEWS_NS = 10_000_000_000
+"""How much later than its stop signal a deletion may be told of: an API server under load, a broken watch."""
+
 FRESH_DELETION_NS = 1_250_000_000
 """The API's time of a deletion is cut to whole seconds: news that is no older than this is fresh."""
 
@@ -160,7 +163,7 @@ class Tracker:
         at_ns = min(requested_ns, at_ns) if stale else at_ns
         if known is not None:
             at_ns = min(known.at_ns, at_ns)
-        life.boundaries[Boundary.DELETION_REQUESTED] = Moment(at_ns, Source.API)
+        life.boundaries[Boundary.DELETION_REQUESTED] = _not_after_the_signal(life, Moment(at_ns, Source.API))
         if known is None:
             yield from self._tell_facts(life)
             yield from self._watch_addresses(life)
@@ -173,7 +176,8 @@ class Tracker:
         removed = Moment(record.at_ns, Source.API)
         life.boundaries.setdefault(Boundary.OBJECT_DELETED, removed)
         if not life.deleted:
-            life.boundaries[Boundary.DELETION_REQUESTED] = Moment(record.at_ns, Source.INFERRED)
+            inferred = _not_after_the_signal(life, Moment(record.at_ns, Source.INFERRED))
+            life.boundaries[Boundary.DELETION_REQUESTED] = inferred
             yield from self._tell_facts(life)
             container_story.judge_hooks(life)
 
@@ -355,6 +359,14 @@ class Tracker:
 def _keeping_addresses(known: Pod, current: Pod) -> Pod:
     """A pod's last status can list no address any more; where it was is still where traffic goes."""
     return current if current.addresses else replace(current, addresses=known.addresses)
+
+
+def _not_after_the_signal(life: PodLife, deletion: Moment) -> Moment:
+    """The news of a deletion can come later than the stop signal that follows from it."""
+    signal = life.boundaries.get(Boundary.STOP_SIGNAL)
+    if signal is None or not 0 < deletion.at_ns - signal.at_ns < LATEST_NEWS_NS:
+        return deletion
+    return replace(deletion, at_ns=signal.at_ns)
 
 
 def _runs_unknown_container(life: PodLife, pod: Pod) -> bool:

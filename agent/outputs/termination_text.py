@@ -1,5 +1,6 @@
 """Terminations as text for a person, at most 100 columns wide."""
 
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from agent.core.boundaries import Moment
@@ -7,12 +8,13 @@ from agent.core.prestop import PreStopOutcome
 from agent.core.termination import ContainerTermination, Scope, Termination
 from agent.outputs.termination_json import signal_name, timestamp
 
+WIDTH = 100
 _NS = 1_000_000_000
 
 
 def termination_text(end: Termination) -> str:
     """One termination: what ended and why, its moments in order of time, its stages, its connections."""
-    return "\n".join(_lines(end))
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in _lines(end))
 
 
 def _lines(end: Termination) -> Iterator[str]:

@@ -285,3 +285,18 @@ def test_the_kube_proxy_stage_is_the_last_commit_of_the_sync_where_commits_are_s
     life = tracker.lives["uid-1"]
     assert life.stage_seconds[Stage.KUBE_PROXY] == 2.0
     assert life.stage_witnesses[Stage.KUBE_PROXY] is StageWitness.NFTABLES_COMMIT
+
+
+def test_a_deletion_that_is_told_after_its_stop_signal_was_asked_for_before_it() -> None:
+    tracker = serving()
+    tracker.apply(replace(SIGNALLED, at_ns=DELETED.at_ns - SECOND))
+    tracker.apply(DELETED)
+    requested = tracker.lives["uid-1"].boundaries[Boundary.DELETION_REQUESTED]
+    assert (requested.at_ns, requested.source) == (DELETED.at_ns - SECOND, Source.API)
+
+
+def test_a_stop_signal_of_long_ago_has_nothing_to_do_with_a_deletion() -> None:
+    tracker = serving()
+    tracker.apply(replace(SIGNALLED, at_ns=DELETED.at_ns - 11 * SECOND))
+    tracker.apply(DELETED)
+    assert tracker.lives["uid-1"].boundaries[Boundary.DELETION_REQUESTED].at_ns == DELETED.at_ns
