@@ -2,13 +2,16 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.core.life import PodLife
 from agent.core.records import Address, SourceIdentified, SourceKind
 from agent.core.wanted_source import WantedSource
 
 REMEMBERED_ADDRESSES = 4096
+ASK_AGAIN_NS = 60_000_000_000
+"""How long an answer is waited for before the question is put again."""
+
 REMEMBERED_NS = 300_000_000_000
 """How long an address is taken to belong to whom it belonged to when it was looked up."""
 
@@ -32,15 +35,23 @@ class SourceBook:
     _names: dict[tuple[int, Address], SourceName] = field(default_factory=dict)
     _pending: dict[tuple[int, Address], int] = field(default_factory=dict)
     _identified: OrderedDict[Address, SourceIdentified] = field(default_factory=OrderedDict)
+    _primary_versions: set[int] = field(default_factory=set)
+    """IP versions of the pods' first addresses: the API server finds a pod by its first address only."""
 
     def see(
         self, sources: Iterable[tuple[int, Address]], lives: Iterable[PodLife], now_ns: int
     ) -> tuple[WantedSource, ...]:
         """Name the sources that are new; those that have to be looked up."""
-        new = [source for source in sources if source not in self._names and source not in self._pending]
+        new = [
+            source
+            for source in sources
+            if source not in self._names and now_ns - self._pending.get(source, -ASK_AGAIN_NS) >= ASK_AGAIN_NS
+        ]
         if not new:
             return ()
-        pods = _pods_by_address(lives)
+        known = list(lives)
+        self._primary_versions |= {life.pod.addresses[0].version for life in known if life.pod.addresses}
+        pods = _pods_by_address(known)
         wanted: dict[Address, WantedSource] = {}
         for source in new:
             address = source[1]
@@ -65,6 +76,9 @@ class SourceBook:
 
     def identify(self, record: SourceIdentified) -> None:
         """The answer to a lookup."""
+        second_family = self._primary_versions and record.address.version not in self._primary_versions
+        if record.kind is SourceKind.EXTERNAL and second_family:
+            record = replace(record, kind=SourceKind.UNKNOWN)
         self._identified[record.address] = record
         self._identified.move_to_end(record.address)
         while len(self._identified) > REMEMBERED_ADDRESSES:

@@ -11,8 +11,9 @@ from agent.cluster.events import watch_events
 from agent.cluster.kube_proxy import KubeProxyWatch
 from agent.cluster.pods import watch_pods
 from agent.cluster.slices import watch_slices
+from agent.cluster.source_lookup import SourceLookup
 from agent.core.observation import Observation, OwnState
-from agent.core.orders import FollowNamespace, Order, UnfollowNamespace, WatchClosely
+from agent.core.orders import FollowNamespace, IdentifySources, Order, UnfollowNamespace, WatchClosely
 from agent.core.records import Record
 from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
 from agent.kernel.kernel_side import KernelSide
@@ -41,6 +42,7 @@ class NodeAgent:
         self._pods = watch_pods(connection, settings.node_name, emit)
         self._slices = watch_slices(connection, settings.node_name, emit)
         self._events = watch_events(connection, emit)
+        self._sources = SourceLookup(connection, emit)
         self._stopping = threading.Event()
         self._loop = threading.Thread(target=self._run, name="loop", daemon=True)
         for status in self._kernel.statuses:
@@ -55,6 +57,7 @@ class NodeAgent:
         self._kernel.start()
         self._pods.start()
         self._kube_proxy.start()
+        self._sources.start()
 
     def stop(self) -> None:
         """End all watching and detach from the kernel."""
@@ -63,6 +66,7 @@ class NodeAgent:
         if self._recorder is not None:
             self._tick()
             self._recorder.close(time.time_ns())
+        self._sources.stop()
         self._kube_proxy.stop()
         self._slices.stop()
         self._events.stop()
@@ -107,6 +111,8 @@ class NodeAgent:
                 case UnfollowNamespace():
                     self._slices.unfollow(order.namespace)
                     self._events.unfollow(order.namespace)
+                case IdentifySources():
+                    self._sources.ask(order.sources)
                 case WatchClosely():
                     self._kube_proxy.watch_closely(order.on)
 

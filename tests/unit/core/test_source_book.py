@@ -1,6 +1,6 @@
 """Sources of drops: whose address it was then, named once, looked up once."""
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from agent.core.counts import Count, CountKey, KernelCounts
 from agent.core.kinds import Kind
@@ -113,3 +113,21 @@ def test_drops_are_shown_under_the_name_of_the_workload_that_sent_them() -> None
             )
         )
     assert observation.read(counts).sources[WEB] == {SourceName("pod", "shop/Job/load"): 7, None: 2}
+
+
+def test_an_address_that_only_a_second_family_could_have_is_not_called_external() -> None:
+    book, tracker = SourceBook(), Tracker()
+    tracker.apply(PodChanged(0, a_pod()))
+    second = IPv6Address("fd00::9")
+    book.see([(NETNS, second), SOURCE], tracker.lives.values(), 1)
+    for address in (second, CLIENT):
+        book.identify(SourceIdentified(2, address, SourceKind.EXTERNAL))
+    assert book.name((NETNS, second)) == SourceName("unknown", "fd00::9")
+    assert book.name(SOURCE) == SourceName("external", "10.0.0.9")
+
+
+def test_a_question_without_an_answer_is_put_again_after_a_minute() -> None:
+    book = SourceBook()
+    book.see([SOURCE], [], 0)
+    assert book.see([SOURCE], [], 59 * SECOND) == ()
+    assert book.see([SOURCE], [], 60 * SECOND) == (WantedSource(CLIENT, 60 * SECOND),)
