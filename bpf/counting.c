@@ -91,7 +91,7 @@ INLINE struct lc_drop_count *drop_count_of(struct lc_drop_key *key, int hook, u6
 }
 
 INLINE void count_late(u64 netns, u16 port, u32 facts) {
-    u64 now = bpf_ktime_get_ns();
+    u64 now = bpf_ktime_get_boot_ns();
     struct lc_drop_key key = {.netns = netns, .port = port, .kind = KIND_LATE, .facts = facts};
     struct lc_drop_count *count = drop_count_of(&key, HOOK_SET_STATE, now);
 
@@ -103,7 +103,7 @@ INLINE void count_late(u64 netns, u16 port, u32 facts) {
 }
 
 INLINE void count_drop(int hook, u64 netns, struct lc_connection *connection, u8 kind, u32 facts) {
-    u64 now = bpf_ktime_get_ns();
+    u64 now = bpf_ktime_get_boot_ns();
     struct lc_drop_key key = {.netns = netns, .port = connection->local_port, .kind = kind, .facts = facts};
     struct lc_drop_count *count = drop_count_of(&key, hook, now);
 
@@ -131,7 +131,7 @@ INLINE void count_drop(int hook, u64 netns, struct lc_connection *connection, u8
 }
 
 INLINE void count_unserved(int hook, u64 netns, struct lc_connection *connection, u32 facts) {
-    u64 now = bpf_ktime_get_ns();
+    u64 now = bpf_ktime_get_boot_ns();
     struct lc_drop_key key = {
         .netns = netns, .port = connection->local_port, .kind = KIND_REFUSED, .facts = facts};
     struct lc_drop_count zero = {.first_ns = now};

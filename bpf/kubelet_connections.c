@@ -15,7 +15,7 @@ BPF_ARRAY(kubelet_connection_count, u32, 1);
 
 INLINE void send_kubelet_record(u32 type, struct lc_kubelet_connection *connection) {
     struct lc_record record = {
-        .at_ns = bpf_ktime_get_ns(),
+        .at_ns = bpf_ktime_get_boot_ns(),
         .netns = connection->netns,
         .type = type,
         .port = connection->port,

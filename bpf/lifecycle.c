@@ -77,10 +77,10 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     if (!stops_by_itself(signal) && !(pod_facts(container->netns) & FACT_DELETED))
         return 0;
     if (!(container->facts & FACT_SIGNALLED)) {
-        container->signalled_ns = bpf_ktime_get_ns();
+        container->signalled_ns = bpf_ktime_get_boot_ns();
         container->facts |= FACT_SIGNALLED;
     }
-    record.at_ns = bpf_ktime_get_ns();
+    record.at_ns = bpf_ktime_get_boot_ns();
     record.netns = container->netns;
     record.type = RECORD_SIGNAL;
     record.pid = bpf_get_current_pid_tgid() >> 32;
@@ -116,7 +116,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx) {
         count_lost(HOOK_EXEC);
         return 0;
     }
-    record.at_ns = bpf_ktime_get_ns();
+    record.at_ns = bpf_ktime_get_boot_ns();
     record.netns = netns;
     record.type = RECORD_PROCESS_ENTERED;
     record.pid = pid;
@@ -140,7 +140,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     group = READ(task, signal);
     if (READ(group, live.counter))
         return 0; /* another thread still runs */
-    record.at_ns = bpf_ktime_get_ns();
+    record.at_ns = bpf_ktime_get_boot_ns();
     record.pid = pid;
     record.value = READ(task, exit_code);
     bpf_get_current_comm(record.comm, sizeof(record.comm));

@@ -33,7 +33,7 @@ INLINE void listener_opened(struct sock *sk) {
     struct lc_port_key key = {.netns = netns_of(sk), .port = READ(sk, __sk_common.skc_num)};
     struct lc_port empty = {};
     struct lc_port *port;
-    u64 pointer = (u64)sk, now = bpf_ktime_get_ns();
+    u64 pointer = (u64)sk, now = bpf_ktime_get_boot_ns();
     u32 init_pid;
 
     if (key.netns == HOST_NETNS || listens_on_loopback(sk))
@@ -79,7 +79,7 @@ INLINE void listener_opened(struct sock *sk) {
 }
 
 INLINE void listener_closed(struct sock *sk) {
-    u64 pointer = (u64)sk, now = bpf_ktime_get_ns();
+    u64 pointer = (u64)sk, now = bpf_ktime_get_boot_ns();
     struct lc_port_key *known = listeners.lookup(&pointer);
     struct lc_port_key key = {};
     struct lc_port *port;

@@ -11,7 +11,7 @@ INLINE u64 netns_of_route(struct sk_buff *skb) {
 }
 
 INLINE void overflowed(int hook, u64 netns, struct lc_port *port, struct lc_segment *segment) {
-    u64 now = bpf_ktime_get_ns();
+    u64 now = bpf_ktime_get_boot_ns();
 
     if (is_probe(&segment->connection))
         return;

@@ -1,6 +1,6 @@
 /*
  * Layouts that the BPF programs and agent/kernel/layout.py share. Addresses are IPv6, IPv4 in its mapped
- * form; ports are in host byte order; times are bpf_ktime_get_ns() (CLOCK_MONOTONIC).
+ * form; ports are in host byte order; times are bpf_ktime_get_boot_ns() (CLOCK_BOOTTIME).
  */
 
 #define INLINE static __attribute__((always_inline)) inline

@@ -18,7 +18,7 @@ INLINE void refused(u64 netns, struct lc_port *port, struct lc_segment *segment)
 
     if (is_probe(connection))
         return;
-    if (attempt_counted(connection, segment->sequence, KIND_REFUSED, bpf_ktime_get_ns()))
+    if (attempt_counted(connection, segment->sequence, KIND_REFUSED, bpf_ktime_get_boot_ns()))
         return;
     if (port && port->facts & FACT_LISTENED)
         count_drop(HOOK_SEND_RESET, netns, connection, KIND_REFUSED, facts_of_arrival(netns, port));
@@ -54,7 +54,8 @@ INLINE void answered_with_reset(struct sock *sk, struct sk_buff *skb) {
         kind = KIND_OVERFLOW;
     else if (!segment.payload)
         return;
-    if (is_probe(&segment.connection) || connection_counted(&segment.connection, kind, bpf_ktime_get_ns()))
+    if (is_probe(&segment.connection) ||
+        connection_counted(&segment.connection, kind, bpf_ktime_get_boot_ns()))
         return;
     count_drop(HOOK_SEND_RESET, key.netns, &segment.connection, kind, facts_of_arrival(key.netns, port));
 }
@@ -98,7 +99,7 @@ INLINE void reset_by_pod(struct sock *sk) {
     read_socket(sk, &connection);
     if (stays_inside(&connection) || is_probe(&connection))
         return;
-    if (connection_counted(&connection, kind, bpf_ktime_get_ns()))
+    if (connection_counted(&connection, kind, bpf_ktime_get_boot_ns()))
         return;
     facts = facts_of_cut(key.netns, port);
     /* The listener's close is what flushed the queue: the connection waited while it was open. */

@@ -50,7 +50,7 @@ INLINE void connection_closed(struct sock *sk) {
     read_socket(sk, &connection);
     if (stays_inside(&connection) || is_probe(&connection))
         return;
-    if (connection_counted(&connection, KIND_UNANSWERED, bpf_ktime_get_ns()))
+    if (connection_counted(&connection, KIND_UNANSWERED, bpf_ktime_get_boot_ns()))
         return;
     count_drop(HOOK_SET_STATE, key.netns, &connection, KIND_UNANSWERED, facts_of_cut(key.netns, port));
 }

@@ -15,7 +15,7 @@ INLINE bool nothing_gone(void) {
 }
 
 INLINE void attempt_lost(int hook, struct lc_connection *connection, u32 sequence) {
-    u64 *netns = gone_addresses.lookup(&connection->local), now = bpf_ktime_get_ns();
+    u64 *netns = gone_addresses.lookup(&connection->local), now = bpf_ktime_get_boot_ns();
     struct lc_last_drop drop = {.at_ns = now, .sequence = sequence, .kind = KIND_UNREACHABLE}, *last;
     struct lc_port_key key = {};
     struct lc_port *port;

@@ -39,6 +39,8 @@ class KeptLines:
     _serial: int = 0
     _of_pods: dict[str, list[_Line]] = field(default_factory=dict)
     _of_namespaces: OrderedDict[int, list[_Line]] = field(default_factory=OrderedDict)
+    _owned: set[int] = field(default_factory=set)
+    """Namespaces of pods that were known when `forget` was last called."""
     _evidence: dict[int, deque[_Line]] = field(default_factory=dict)
     _sources: deque[_Line] = field(default_factory=lambda: deque(maxlen=SOURCES))
     _latest: dict[type, _Line] = field(default_factory=dict)
@@ -76,9 +78,12 @@ class KeptLines:
         """Let go of what belongs to pods that the tracker has forgotten."""
         for uid in self._of_pods.keys() - tracker.lives.keys():
             del self._of_pods[uid]
-        unknown = [netns for netns in self._of_namespaces if tracker.life_in(netns) is None]
-        for netns in unknown[: max(0, len(unknown) - UNKNOWN_NAMESPACES)]:
+        owned = {netns for netns in self._of_namespaces if tracker.life_in(netns) is not None}
+        unknown = [netns for netns in self._of_namespaces if netns not in owned | self._owned]
+        forgotten = self._of_namespaces.keys() & (self._owned - owned)
+        for netns in [*forgotten, *unknown[: max(0, len(unknown) - UNKNOWN_NAMESPACES)]]:
             del self._of_namespaces[netns]
+        self._owned = owned
         for netns in self._evidence.keys() - self._of_namespaces.keys():
             del self._evidence[netns]
 

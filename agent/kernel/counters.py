@@ -3,18 +3,16 @@
 from agent.core.counts import Count, CountKey, HookCounts, KernelCounts, with_starting_refusals
 from agent.core.phases import Fact
 from agent.core.records import Address
-from agent.kernel.clock import wall_clock_offset
 from agent.kernel.hooks import COUNTED_HOOKS
 from agent.kernel.layout import KIND_OF_CODE, DropCount, DropKey, to_address
 from agent.kernel.libbpf import BpfMap
 from agent.kernel.maps import Maps
 
 
-def read_counters(maps: Maps) -> KernelCounts:
-    """Everything counted so far."""
-    offset = wall_clock_offset()
-    drops = _counts(maps.drops, offset)
-    unserved = _counts(maps.unserved, offset)
+def read_counters(maps: Maps, offset_ns: int) -> KernelCounts:
+    """Everything counted so far; `offset_ns` leads from CLOCK_BOOTTIME to the time since the epoch."""
+    drops = _counts(maps.drops, offset_ns)
+    unserved = _counts(maps.unserved, offset_ns)
     served = [(key.netns, key.port) for key, port in maps.ports.items() if port.facts & Fact.LISTENED]
     return KernelCounts(
         with_starting_refusals(drops, unserved, served), _sources(maps), read_hook_counts(maps)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent.core.phases import Fact
 from agent.core.records import ContainerIdentified, ListenerOpened, NamespaceIdentified
+from agent.kernel.clock import boot_time_ns
 from agent.kernel.containers import KnownContainers, container_inits
 from agent.kernel.layout import ContainerEntry, PortEntry, PortKey
 from agent.kernel.libbpf import BPF_NOEXIST
@@ -42,7 +43,7 @@ def find_namespaces(
 
     The programs must be attached already: what they saw open since is not entered twice.
     """
-    began_ns = time.monotonic_ns()
+    began_ns = boot_time_ns()
     own_inode = own_namespace_inode()
     by_inode: dict[int, list[PodProcess]] = {}
     for process in pod_processes():

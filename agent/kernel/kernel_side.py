@@ -3,7 +3,6 @@
 import ctypes
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from agent.core.records import (
     NamespaceIdentified,
     StopSignalSent,
 )
-from agent.kernel.clock import wall_clock_offset
+from agent.kernel.clock import WallClock, boot_time_ns
 from agent.kernel.containers import KnownContainers
 from agent.kernel.counters import read_counters
 from agent.kernel.decode import decode
@@ -64,6 +63,7 @@ class KernelSide:
         self.maps = open_maps(self._programs.maps)
         for name in PROBING_PROCESSES:
             self.maps.probing_processes.put(ProcessName(name.encode()), ctypes.c_uint8(1))
+        self._clock = WallClock()
         self._gone: set[bytes] = set()
         self._known: set[int] = set()
         self._containers = KnownContainers()
@@ -104,7 +104,7 @@ class KernelSide:
 
     def read_counts(self) -> KernelCounts:
         """The kernel's counters now."""
-        return read_counters(self.maps)
+        return read_counters(self.maps, self._clock.offset_ns())
 
     def program_runs(self) -> dict[str, tuple[int, int]]:
         """Nanoseconds and runs of each program; all zero while kernel.bpf_stats_enabled is 0."""
@@ -152,7 +152,7 @@ class KernelSide:
 
     def _receive(self, raw: bytes) -> None:
         try:
-            record, pid = decode(raw, wall_clock_offset())
+            record, pid = decode(raw, self._clock.offset_ns())
         except ValueError as error:
             logger.warning("passed over a record of the kernel side: %s", error)
             return
@@ -231,7 +231,7 @@ class KernelSide:
     def _sweep(self) -> None:
         """Make room: for attempts to come, and for ports that a server may still come to listen on."""
         while not self._stopping.wait(SWEEP_SECONDS):
-            now = time.monotonic_ns()
+            now = boot_time_ns()
             for connection, drop in list(self.maps.lost_attempts.items()):
                 if drop.at_ns < now - RETRANSMISSION_NS:
                     self.maps.lost_attempts.remove(connection)

@@ -1,5 +1,6 @@
 """Writes what the agent takes in to a file, from which `agent replay` makes the same metrics and report."""
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable
@@ -57,6 +58,7 @@ class Recorder:
     def close(self, at_ns: int) -> None:
         """End the recording with the time of its end."""
         self._write(entry_line(OwnStateRead(at_ns, self._own)))
+        self._flush()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -102,4 +104,7 @@ class Recorder:
 
     def _give_up(self, error: OSError) -> None:
         _log.warning("the recording in %s has ended: %s; the agent goes on", self._path, error.strerror)
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
         self._file = None

@@ -1,0 +1,146 @@
+"""Recordings: bounded, private, and each file whole enough to be replayed alone."""
+
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.core.counts import Count, CountKey, HookCounts, KernelCounts
+from agent.core.kinds import Kind
+from agent.core.observation import Observation, OwnState
+from agent.core.phases import Fact
+from agent.core.recording import PassedOver, RecordingHeader, parse_entries, parse_header
+from agent.core.records import (
+    ContainerExited,
+    EndpointTerminating,
+    KubeProxyState,
+    ListenerOpened,
+    NamespaceIdentified,
+    NetworkRemoved,
+    PodChanged,
+    PodRemoved,
+    PodsListed,
+    Record,
+    SignalResult,
+    StopSignalSent,
+)
+from agent.core.snapshot import WatchState
+from agent.core.termination import Termination
+from agent.replay.player import Player
+from agent.run.recorder import Recorder
+from tests.unit.core.lives import NETNS, SECOND, a_pod
+
+HEADER = RecordingHeader("node", "1", 600.0)
+DROPS = CountKey(NETNS, 8080, Kind.REFUSED, Fact.LISTENED | Fact.DELETED | Fact.CLOSED)
+
+
+def replayed(file: Path) -> Player:
+    with file.open() as lines:
+        header, passed_over = parse_header(next(lines)), PassedOver()
+        player = Player(Observation(int(header.retention_seconds * SECOND)))
+        player.play(parse_entries(lines, passed_over))
+    assert (passed_over.unknown, passed_over.damaged, passed_over.torn) == (0, 0, False)
+    return player
+
+
+def a_life(number: int, start: int) -> Iterator[Record]:
+    uid, netns = f"uid-{number}", NETNS + number
+    yield PodChanged(start, a_pod(uid))
+    yield NamespaceIdentified(start + 1, netns, uid)
+    yield ListenerOpened(start + 2, netns, 8080, 1000 + number)
+    yield PodChanged(start + 3, a_pod(uid, deleted_ns=start + 3))
+    yield EndpointTerminating(start + 4, uid, "web", removed=False, ready_left=1)
+    yield StopSignalSent(start + 5, netns, 1000 + number, 15, SignalResult.DELIVERED, "runc")
+    yield ContainerExited(start + 6, netns, 1000 + number, 0)
+    yield NetworkRemoved(start + 7, netns)
+    yield PodRemoved(start + 8, uid)
+
+
+def recorded(file: Path, lives: int, limit: int) -> tuple[Termination, ...]:
+    """Record that many lives one after the other, a second each; the terminations of the live observation."""
+    recorder = Recorder(file, limit, HEADER)
+    observation = Observation(int(HEADER.retention_seconds * SECOND))
+    counts = KernelCounts()
+    for number in range(lives):
+        start = number * SECOND
+        for record in (PodsListed(start), *a_life(number, start)):
+            observation.apply(record)
+            recorder.took(record)
+        key = replace(DROPS, netns=NETNS + number)
+        counts = KernelCounts({**counts.counts, key: Count(number + 1, start + 6, start + 6)})
+        own = OwnState(watches=(WatchState("pods", number, start),))
+        recorder.read(start + 9, counts, own, observation.tracker)
+        observation.settle(start + 9, counts)
+    recorder.close(lives * SECOND)
+    return observation.terminations(counts)
+
+
+def test_a_recording_replays_to_the_same_terminations(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    live = recorded(file, 20, 10_000_000)
+    player = replayed(file)
+    assert player.observation.terminations(player.counts) == live
+    assert player.own.watches == (WatchState("pods", 19, 19 * SECOND),)
+    assert not (tmp_path / "recording.1").exists()
+
+
+def test_both_files_of_a_recording_replay_alone_and_end_as_the_live_agent_did(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    live = recorded(file, 400, 60_000)
+    player = replayed(file)
+    assert player.observation.terminations(player.counts) == live
+    before = replayed(tmp_path / "recording.1")
+    assert before.observation.terminations(before.counts)[0] == live[0]
+
+
+def test_old_pods_leave_the_recording_with_the_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    recorder = Recorder(file, 4000, HEADER)
+    observation = Observation(SECOND)
+    for number in range(200):
+        for record in a_life(number, number * SECOND):
+            observation.apply(record)
+            recorder.took(record)
+        recorder.read(number * SECOND + 9, KernelCounts(), OwnState(), observation.tracker)
+        observation.settle(number * SECOND + 9, KernelCounts())
+    recorder.close(200 * SECOND)
+    assert file.stat().st_size < 12_000
+    assert (tmp_path / "recording.1").stat().st_size < 12_000
+
+
+def test_only_what_has_changed_of_the_counters_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    recorder, tracker = Recorder(file, 10_000_000, HEADER), Observation(SECOND).tracker
+    counts = KernelCounts({DROPS: Count(3, 1, 2)}, {}, {"exit": HookCounts(1, 0)})
+    recorder.read(1, counts, OwnState(), tracker)
+    size = file.stat().st_size
+    for at_ns in range(2, 50):
+        recorder.read(at_ns, counts, OwnState(), tracker)
+    assert file.stat().st_size == size
+    recorder.close(50)
+
+
+def test_a_recording_is_for_its_owner_only(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    Recorder(file, 1_000_000, HEADER).close(1)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Recorder(tmp_path / "nowhere" / "recording", 1_000_000, HEADER)
+
+
+def test_a_full_disk_ends_the_recording_with_one_line_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    recorder, tracker = Recorder(Path("/dev/full"), 10_000_000, HEADER), Observation(SECOND).tracker
+    for at_ns in range(1, 2000):
+        recorder.took(KubeProxyState(at_ns, True, at_ns, at_ns, 0))
+        recorder.read(at_ns, KernelCounts(), OwnState(), tracker)
+    recorder.close(2000)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the recording in /dev/full has ended: No space left on device; the agent goes on"
+    ]
