@@ -2,6 +2,8 @@
 
 /* Processes that were started in a pod from outside: the pod's network namespace by pid. */
 BPF_HASH(entered, u32, u64, 4096);
+/* How many there are, so that the exit of any other process costs one array lookup more. */
+BPF_ARRAY(entered_count, u32, 1);
 
 struct lc_pid_place {
     struct pid_namespace *namespace;
@@ -100,9 +102,10 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
 int on_exec(struct bpf_raw_tracepoint_args *ctx) {
     struct task_struct *task = (struct task_struct *)ctx->args[0];
     u64 netns = netns_of_task(task);
-    u32 pid = bpf_get_current_pid_tgid() >> 32;
+    u32 pid = bpf_get_current_pid_tgid() >> 32, *count;
     struct lc_record record = {};
     struct lc_pid_place place;
+    int zero = 0;
 
     if (netns == HOST_NETNS || !tells(netns, EVIDENCE_PROCESS))
         return 0;
@@ -112,10 +115,12 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx) {
     /* Known when it replaces itself by a further program, as a shell does with the last one it runs. */
     if (entered.lookup(&pid))
         return 0;
-    if (entered.insert(&pid, &netns)) {
+    count = entered_count.lookup(&zero);
+    if (!count || entered.insert(&pid, &netns)) {
         count_lost(HOOK_EXEC);
         return 0;
     }
+    __sync_fetch_and_add(count, 1);
     record.at_ns = bpf_ktime_get_boot_ns();
     record.netns = netns;
     record.type = RECORD_PROCESS_ENTERED;
@@ -125,13 +130,41 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx) {
     return 0;
 }
 
+INLINE u64 *entered_into(u32 pid) {
+    int zero = 0;
+    u32 *count = entered_count.lookup(&zero);
+
+    return count && *count ? entered.lookup(&pid) : 0;
+}
+
+INLINE void process_left(u32 pid) {
+    int zero = 0;
+    u32 *count = entered_count.lookup(&zero);
+
+    if (!entered.delete(&pid) && count)
+        __sync_fetch_and_add(count, -1);
+}
+
+INLINE void send_exit(u32 type, u64 netns, u32 pid, struct task_struct *task, u64 now) {
+    struct lc_record record = {
+        .at_ns = now,
+        .netns = netns,
+        .type = type,
+        .pid = pid,
+        .init_pid = type == RECORD_EXIT ? pid : 0,
+        .value = READ(task, exit_code),
+    };
+
+    bpf_get_current_comm(record.comm, sizeof(record.comm));
+    send_record(HOOK_EXIT, &record);
+}
+
 int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     struct task_struct *task = (struct task_struct *)ctx->args[0];
     u32 pid = bpf_get_current_pid_tgid() >> 32;
     struct lc_container *container = containers.lookup(&pid);
-    u64 *netns = entered.lookup(&pid);
+    u64 *netns = entered_into(pid), now;
     struct signal_struct *group;
-    struct lc_record record = {};
 
     if (container && container->facts & FACT_EXITED)
         container = 0;
@@ -140,24 +173,15 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     group = READ(task, signal);
     if (READ(group, live.counter))
         return 0; /* another thread still runs */
-    record.at_ns = bpf_ktime_get_boot_ns();
-    record.pid = pid;
-    record.value = READ(task, exit_code);
-    bpf_get_current_comm(record.comm, sizeof(record.comm));
+    now = bpf_ktime_get_boot_ns();
     if (container) {
-        container->exited_ns = record.at_ns;
+        container->exited_ns = now;
         container->facts |= FACT_EXITED;
-        record.netns = container->netns;
-        record.type = RECORD_EXIT;
-        record.init_pid = pid;
-        send_record(HOOK_EXIT, &record);
+        send_exit(RECORD_EXIT, container->netns, pid, task, now);
     }
     if (netns) {
-        record.netns = *netns;
-        record.type = RECORD_ENTERED_PROCESS_ENDED;
-        record.init_pid = 0;
-        entered.delete(&pid);
-        send_record(HOOK_EXIT, &record);
+        send_exit(RECORD_ENTERED_PROCESS_ENDED, *netns, pid, task, now);
+        process_left(pid);
     }
     return 0;
 }

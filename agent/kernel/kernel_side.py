@@ -220,9 +220,6 @@ class KernelSide:
         for pid, container in list(maps.containers.items()):
             if container.netns == netns:
                 maps.containers.remove(pid)
-        for pid, entered in list(maps.entered.items()):
-            if entered.value == netns:
-                maps.entered.remove(pid)
         self._links.forget(netns)
         with self._identity_lock:
             self._known.discard(netns)

@@ -40,7 +40,6 @@ MAPS = (
     "pods",
     "ports",
     "containers",
-    "entered",
     "hook_counts",
     "records",
     "probing_processes",

@@ -27,7 +27,6 @@ class Maps:
     pods: BpfMap[ctypes.c_uint64, PodEntry]
     ports: BpfMap[PortKey, PortEntry]
     containers: BpfMap[ctypes.c_uint32, ContainerEntry]
-    entered: BpfMap[ctypes.c_uint32, ctypes.c_uint64]
     served_ports: BpfMap[ctypes.c_uint32, ctypes.c_uint8]
     hook_counts: BpfMap[ctypes.c_uint32, HookCount]
     probing_processes: BpfMap[ProcessName, ctypes.c_uint8]
@@ -48,7 +47,6 @@ def open_maps(descriptors: dict[str, int]) -> Maps:
         pods=BpfMap(descriptors["pods"], wide, PodEntry),
         ports=BpfMap(descriptors["ports"], PortKey, PortEntry),
         containers=BpfMap(descriptors["containers"], number, ContainerEntry),
-        entered=BpfMap(descriptors["entered"], number, wide),
         served_ports=BpfMap(descriptors["served_ports"], number, ctypes.c_uint8),
         hook_counts=BpfMap(descriptors["hook_counts"], number, HookCount),
         probing_processes=BpfMap(descriptors["probing_processes"], ProcessName, ctypes.c_uint8),

@@ -59,7 +59,9 @@ def _live(node: Node, served: Served, api: ApiServer, folder: Path) -> str:
         agent.await_status("/readyz", 200)
         deadline = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 30))}"
         api.store.update(PODS, "shop", NAME, lambda pod: deleted_at(pod, deadline, 30))
-        agent.await_metrics(lambda families: families["lastcall_pod_termination_timestamp_seconds"].samples)
+        agent.await_metrics(
+            lambda families: bool(families["lastcall_pod_termination_timestamp_seconds"].samples)
+        )
         client.connect(2)
         served.container.stop_signal(15)
         time.sleep(0.3)
