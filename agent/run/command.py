@@ -13,6 +13,7 @@ from agent.cluster import kube_proxy
 from agent.cluster.failures import ConnectionSettingsError
 from agent.kernel.btf_headers import DEFAULT_CACHE
 from agent.kernel.capabilities import demand_capabilities
+from agent.kernel.capability_drop import drop_capabilities
 from agent.kernel.errors import KernelSideError
 from agent.outputs.http_server import HttpServer
 from agent.outputs.prometheus import AgentCollector
@@ -84,6 +85,8 @@ def _serve(settings: Settings) -> int:
     server = _listen(settings)
     try:
         agent = NodeAgent(settings)
+        # The programs are attached, and no other thread runs yet.
+        drop_capabilities()
         try:
             agent.start()
             server.start(AgentCollector(agent.snapshot, _version()), agent.waiting_for)
