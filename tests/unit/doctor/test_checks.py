@@ -48,7 +48,11 @@ def test_a_good_node_is_usable_and_needs_nothing() -> None:
     ("facts", "name", "words"),
     [
         (replace(GOOD, effective_uid=1000), "root", "sudo"),
-        (replace(GOOD, capabilities=GOOD.capabilities - {"CAP_SYS_PTRACE"}), "capabilities", "Add SYS_PTRACE"),
+        (
+            replace(GOOD, capabilities=GOOD.capabilities - {"CAP_SYS_PTRACE"}),
+            "capabilities",
+            "Add SYS_PTRACE",
+        ),
         (replace(GOOD, kernel_release="4.19.0-27-amd64"), "kernel", "5.14"),
         (replace(GOOD, btf=Probe(problem="no /sys/kernel/btf/vmlinux")), "BTF", "CONFIG_DEBUG_INFO_BTF"),
         (replace(GOOD, bcc=Probe(problem="cannot be imported")), "bcc", "python3-bpfcc"),
