@@ -56,7 +56,7 @@ def least_capabilities() -> tuple[str, ...]:
 
 
 def merged(base: Any, patch: Any) -> Any:
-    """A strategic merge as far as the overlay needs one: lists of named objects by name, other lists replaced."""
+    """A strategic merge as far as the overlay needs one: lists of named objects by name, others replaced."""
     if isinstance(base, dict) and isinstance(patch, dict):
         both = {key: merged(base[key], patch[key]) for key in base.keys() & patch.keys()}
         return {**base, **patch, **both}

@@ -1,4 +1,4 @@
-"""The agent with no more capabilities than the overlay of the DaemonSet gives it, and what it keeps of them."""
+"""The agent with no more capabilities than the DaemonSet's overlay gives it, and what it keeps of them."""
 
 import json
 import subprocess
