@@ -26,7 +26,7 @@ NEEDED_CAPABILITIES = {
 (capabilities(7)), and setns(2) asks for it anyway."""
 
 USEFUL_CAPABILITIES = {
-    "CAP_DAC_READ_SEARCH": "see which process listens in a pod that does not run as root and is older than it",
+    "CAP_DAC_READ_SEARCH": "see which process listens in a pod that is older than it and not root's",
     "CAP_NET_ADMIN": "see when kube-proxy changes this node's rules",
     "CAP_SYSLOG": "count overflow: kernel addresses are hidden from it",
 }
@@ -45,7 +45,7 @@ def effective_capabilities(status: str) -> frozenset[str]:
 
 
 def demand_capabilities() -> None:
-    """Raises KernelSideError that names what this process lacks; warns of what it only counts less without."""
+    """Raises KernelSideError that names what this process lacks, and warns where it counts less."""
     held = effective_capabilities(OWN_STATUS.read_text())
     missing = [name for name in NEEDED_CAPABILITIES if name not in held]
     if missing:
