@@ -6,20 +6,11 @@ from collections.abc import Callable
 from agent.core.kinds import Kind
 from agent.doctor.check import Check, Status
 from agent.doctor.facts import ApiAccess, Facts, Probe
+from agent.kernel.capabilities import NEEDED_CAPABILITIES, USEFUL_CAPABILITIES
 from agent.kernel.hooks import AttachType, HookStatus
 
 OLDEST_KERNEL = (5, 14)
 """The first release that tells a network namespace's cookie to user space (SO_NETNS_COOKIE)."""
-
-NEEDED_CAPABILITIES = {
-    "CAP_BPF": "load programs and maps",
-    "CAP_PERFMON": "attach to tracepoints",
-    "CAP_SYS_ADMIN": "enter the pods' network namespaces",
-    "CAP_SYS_PTRACE": "see which namespaces and cgroups a process is in",
-}
-USEFUL_CAPABILITIES = {
-    "CAP_NET_ADMIN": "see when kube-proxy changes this node's rules",
-}
 
 
 def check_root(facts: Facts) -> Check:

@@ -14,6 +14,7 @@ from agent.cluster.failures import ConnectionSettingsError
 from agent.core.recording import RecordingHeader
 from agent.kernel.btf_headers import DEFAULT_CACHE
 from agent.kernel.capabilities import demand_capabilities
+from agent.kernel.capability_drop import drop_capabilities
 from agent.kernel.errors import KernelSideError
 from agent.outputs.http_server import HttpServer
 from agent.outputs.prometheus import AgentCollector
@@ -91,6 +92,8 @@ def _serve(settings: Settings) -> int:
     server = _listen(settings)
     try:
         agent = NodeAgent(settings, _recorder(settings))
+        # The programs are attached, and no other thread runs yet.
+        drop_capabilities()
         try:
             agent.start()
             server.start(AgentCollector(agent.snapshot, _version()), agent.waiting_for)

@@ -7,8 +7,9 @@ import pytest
 
 from agent.core.kinds import Kind
 from agent.doctor.check import Check, Status, usable
-from agent.doctor.checks import NEEDED_CAPABILITIES, USEFUL_CAPABILITIES, all_checks
+from agent.doctor.checks import all_checks
 from agent.doctor.facts import Api, ApiAccess, CgroupLayout, Facts, HookProbe, Probe, Tracefs
+from agent.kernel.capabilities import NEEDED_CAPABILITIES, USEFUL_CAPABILITIES
 from agent.kernel.hooks import CONSUME_SKB, EXIT, SEND_RESET_ENTRIES, SET_STATE, TCP_SEND_RESET, HookStatus
 
 GOOD = Facts(
@@ -47,7 +48,11 @@ def test_a_good_node_is_usable_and_needs_nothing() -> None:
     ("facts", "name", "words"),
     [
         (replace(GOOD, effective_uid=1000), "root", "sudo"),
-        (replace(GOOD, capabilities=GOOD.capabilities - {"CAP_PERFMON"}), "capabilities", "Add PERFMON"),
+        (
+            replace(GOOD, capabilities=GOOD.capabilities - {"CAP_SYS_PTRACE"}),
+            "capabilities",
+            "Add SYS_PTRACE",
+        ),
         (replace(GOOD, kernel_release="4.19.0-27-amd64"), "kernel", "5.14"),
         (replace(GOOD, btf=Probe(problem="no /sys/kernel/btf/vmlinux")), "BTF", "CONFIG_DEBUG_INFO_BTF"),
         (replace(GOOD, bcc=Probe(problem="cannot be imported")), "bcc", "python3-bpfcc"),
@@ -74,6 +79,7 @@ def test_what_the_agent_cannot_do_without_makes_the_node_unusable_and_says_what_
     ("facts", "name", "words"),
     [
         (replace(GOOD, capabilities=GOOD.capabilities - {"CAP_NET_ADMIN"}), "capabilities", "Add NET_ADMIN"),
+        (replace(GOOD, capabilities=GOOD.capabilities - {"CAP_SYSLOG"}), "capabilities", "Add SYSLOG"),
         (replace(GOOD, hooks=KPROBES, tracefs=None), "tracefs", "mount -t tracefs"),
         (replace(GOOD, cgroups=CgroupLayout(Path("/sys/fs/cgroup"), (), ())), "cgroups", "without pods"),
         (replace(GOOD, api=Api(ApiAccess.NOT_CONFIGURED, "none")), "API server", "--kubeconfig"),
