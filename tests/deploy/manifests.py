@@ -15,7 +15,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return list(yaml.load_all(path.read_text(), UniqueKeys))
 
 
-class UniqueKeys(yaml.SafeLoader):
+class UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]
     """SafeLoader that refuses a key that is there already."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
