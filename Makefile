@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test check format bench lock
+.PHONY: help setup lab test check format docs bench lock
 
 SHELL := /bin/bash
 BIN := .venv/bin
@@ -38,6 +38,9 @@ format: setup
 	$(BIN)/ruff format $(PYTHON_FILES)
 	$(BIN)/ruff check --fix-only --quiet $(PYTHON_FILES)
 	$(if $(BPF_FILES),$(BIN)/clang-format -i $(BPF_FILES))
+
+docs: setup
+	$(BIN)/python -m agent.outputs.metric_document >docs/metrics.md
 
 bench: setup
 	$(BIN)/python -m bench $(ARGS)

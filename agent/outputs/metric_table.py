@@ -40,7 +40,8 @@ POD_LATE = Metric(
 POD_LAG = Metric(
     "lastcall_pod_propagation_lag_seconds",
     MetricType.GAUGE,
-    "How long after the deletion request new connections still came; absent while none came.",
+    "How long after the deletion request new connections still came; absent while none came, and where they "
+    "were sent by design.",
     _POD,
 )
 POD_TERMINATION = Metric(

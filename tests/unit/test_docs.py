@@ -10,9 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.boundaries import Boundary, Source
 from agent.core.kinds import Kind
+from agent.core.life import Stage, StageWitness
 from agent.core.phases import Phase
+from agent.core.prestop import PreStopOutcome
+from agent.core.reason import Reason
+from agent.core.termination import Scope, terminations
+from agent.core.tracker import Tracker
 from agent.kernel.hooks import COUNTED_HOOKS, SEND_RESET_ENTRIES
+from agent.outputs.metric_document import metrics_document
+from agent.outputs.termination_json import termination_json
+from tests.unit.core.test_recorded_lives import cluster_records
 
 ROOT = Path(__file__).parents[2]
 KINDS_AND_PHASES = ROOT / "docs/kinds-and-phases.md"
@@ -108,6 +117,30 @@ def test_the_hooks_table_has_every_hook_with_its_variant_and_kinds() -> None:
         (f"`{hook.name}`", f"`{hook.attach_type.value}`", ", ".join(kind.value for kind in hook.costs))
         for hook in hooks
     ]
+
+
+def test_the_metrics_document_is_what_the_table_of_metrics_says() -> None:
+    assert (ROOT / "docs/metrics.md").read_text() == metrics_document(), "run make docs"
+
+
+def test_the_schema_of_terminations_has_every_key_and_value() -> None:
+    text = (ROOT / "docs/terminations.md").read_text()
+    for values in (Scope, Reason, Boundary, Source, PreStopOutcome, Phase, Stage, StageWitness, Kind):
+        for value in values:
+            assert f"`{value.value}`" in text, f"{values.__name__} {value.value}"
+    tracker = Tracker()
+    for record in cluster_records("prestop-sleep"):
+        tracker.apply(record)
+    (end,) = terminations(tracker.lives.values(), {}, None)
+    for key in keys_of(termination_json(end)) - {boundary.value for boundary in Boundary}:
+        assert f"`{key}`" in text, key
+
+
+def keys_of(value: object) -> set[str]:
+    """All keys of a JSON value, however deep."""
+    if isinstance(value, dict):
+        return set(value) | {key for content in value.values() for key in keys_of(content)}
+    return {key for item in value for key in keys_of(item)} if isinstance(value, list) else set()
 
 
 def test_links_in_the_documentation_lead_somewhere() -> None:
