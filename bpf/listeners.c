@@ -1,16 +1,45 @@
 /* Which ports a pod serves: from listen() to the close of the last listener. */
 
+/* How far a listening process is from the one that the runtime started. */
+#define ANCESTORS 16
+
+INLINE u32 level_of(struct task_struct *task) {
+    return READ(READ(task, thread_pid), level);
+}
+
+INLINE struct cgroup *cgroup_of(struct task_struct *task) {
+    return READ(READ(task, cgroups), dfl_cgrp);
+}
+
+/*
+ * PID 1 of the pid namespace. Where the containers of a pod share one (shareProcessNamespace), that is the
+ * pause process, and the container's init is the ancestor that the runtime started. An exec hook has such an
+ * ancestor too, itself, but it is in the cgroup of PID 1.
+ */
 INLINE u32 init_pid_of_current(void) {
     struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+    struct task_struct *first = READ(task, group_leader), *reaper;
     struct pid *pid = READ(task, thread_pid);
     u32 level = READ(pid, level);
     struct pid_namespace *namespace = 0;
-    struct task_struct *reaper;
 
     if (level == 0 || level > 31)
         return 0; /* in the host's pid namespace: no init process of its own */
     bpf_probe_read_kernel(&namespace, sizeof(namespace), &pid->numbers[level].ns);
     reaper = READ(namespace, child_reaper);
+#pragma unroll
+    for (int generation = 0; generation < ANCESTORS; generation++) {
+        struct task_struct *parent = READ(READ(first, real_parent), group_leader);
+
+        if (first == reaper)
+            break;
+        if (level_of(parent) < level) {
+            if (cgroup_of(first) != cgroup_of(reaper))
+                return READ(first, tgid);
+            break;
+        }
+        first = parent;
+    }
     return READ(reaper, tgid);
 }
 

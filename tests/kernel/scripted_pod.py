@@ -185,12 +185,19 @@ def scripted_pod(
 
 @contextmanager
 def scripted_container(
-    kernel: KernelSide, node: Node, pod: Pod, host: str = "0.0.0.0", backlog: int = 16
+    kernel: KernelSide,
+    node: Node,
+    pod: Pod,
+    host: str = "0.0.0.0",
+    backlog: int = 16,
+    *,
+    share_process_namespace: bool = False,
 ) -> Iterator[ScriptedPod]:
     """One more container of a pod, with a server that does not listen yet."""
     control_path = node.directory / f"control-{secrets.token_hex(4)}"
     container = pod.start_container(
-        [sys.executable, "-S", str(SCRIPT), str(control_path), host, str(backlog)]
+        [sys.executable, "-S", str(SCRIPT), str(control_path), host, str(backlog)],
+        share_process_namespace=share_process_namespace,
     )
     scripted = ScriptedPod(kernel, pod, container, _connect(control_path))
     try:

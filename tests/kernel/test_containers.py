@@ -1,15 +1,14 @@
 """Which container an init process is, told before anything else about it."""
 
-import secrets
-import subprocess
-import time
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from agent.core.kinds import Kind
 from agent.core.orders import FindNamespaces, ForgetNamespace
+from agent.core.phases import Phase
 from agent.core.records import (
     ContainerExited,
     ContainerIdentified,
@@ -20,10 +19,11 @@ from agent.core.records import (
 )
 from agent.kernel.kernel_side import KernelSide
 from agent.kernel.namespaces import view_namespace
+from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.node import Node
 from agent.lab.node.pod import Pod
 from tests.kernel.recording_kernel import RecordingKernel
-from tests.kernel.scripted_pod import ScriptedPod, scripted_pod
+from tests.kernel.scripted_pod import ScriptedPod, client_of, scripted_container, scripted_pod
 
 IDLE = ["sleep", "600"]
 
@@ -137,45 +137,53 @@ def test_a_namespace_that_was_forgotten_is_found_again_with_its_containers(
     assert containers_told(recording.records, netns) == [(pod.pause_pid, pod.pause_id)] * 2
 
 
-@contextmanager
-def container_in_the_pause_containers_pid_namespace(pod: Pod) -> Iterator[tuple[int, str]]:
-    """As with shareProcessNamespace: pid of a shell that has a child, and the container's id."""
-    container_id = secrets.token_hex(32)
-    entered = subprocess.Popen(
-        ["nsenter", "-t", str(pod.pause_pid), "-n", "-p", "sh", "-c", "sleep 600; :"], start_new_session=True
-    )
-    shell = _only_child(entered.pid)
-    sleeper = _only_child(shell)
-    # Beside the cgroup of another container of the pod.
-    cgroup = pod.start_container(IDLE).cgroup_path.with_name(container_id)
-    cgroup.mkdir()
-    try:
-        for pid in (sleeper, shell):
-            (cgroup / "cgroup.procs").write_text(str(pid))
-        yield shell, container_id
-    finally:
-        for pid in (shell, sleeper):
-            (cgroup.parent / "cgroup.procs").write_text(str(pid))
-        cgroup.rmdir()
-        subprocess.run(["kill", "-9", str(sleeper), str(shell)], check=True)
-        entered.wait()
-
-
-def _only_child(pid: int) -> int:
-    deadline = time.monotonic() + 5
-    while True:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children:
-            return int(children[0])
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_the_init_of_a_container_that_shares_the_pods_pid_namespace_is_the_one_started_from_outside(
+def test_in_a_shared_pid_namespace_the_init_is_the_process_that_the_runtime_started(
     recording: RecordingKernel, pod: Pod
 ) -> None:
-    with container_in_the_pause_containers_pid_namespace(pod) as (shell, container_id):
-        recording.carry_out(FindNamespaces())
-        assert (shell, container_id) in containers_told(recording.records, netns_of(pod))
-    exited = recording.wait(ContainerExited, lambda record: record.init_pid == shell)
+    shell = pod.start_container(["sh", "-c", "sleep 600; :"], share_process_namespace=True)
+    shell.exec_in(IDLE)
+    recording.carry_out(FindNamespaces())
+    assert sorted(containers_told(recording.records, netns_of(pod))) == sorted(
+        [(pod.pause_pid, pod.pause_id), (shell.pid, shell.container_id)]
+    )
+    shell.kill()
+    exited = recording.wait(ContainerExited, lambda record: record.init_pid == shell.pid)
     assert exited.exit_code == 9
+
+
+@pytest.mark.parametrize("found_before", [True, False], ids=["found before", "found by its listener"])
+def test_phases_of_a_port_follow_its_container_in_a_shared_pid_namespace(
+    recording: RecordingKernel, bridge: Node, outside: ClientNamespace, pod: Pod, found_before: bool
+) -> None:
+    with (
+        scripted_container(recording.side, bridge, pod, share_process_namespace=True) as scripted,
+        client_of(outside, pod.addresses.v4) as client,
+    ):
+        if found_before:
+            recording.carry_out(FindNamespaces())
+        scripted.tell("open_listener")
+        scripted.delete()
+        opened = recording.wait(ListenerOpened, lambda record: record.netns == scripted.netns)
+        assert opened.init_pid == scripted.container.pid
+        client.connect()
+        scripted.tell("accept 1")
+        scripted.container.stop_signal(15)
+        client.connect()
+        scripted.tell("accept 1")
+        scripted.kill()
+        assert client.refused(1) == 1
+        tally = scripted.tally()
+        assert tally.late == {Phase.TERMINATING: 1, Phase.STOPPING: 1}
+        assert tally.dropped == {(Kind.REFUSED, Phase.EXITED): 1}
+        identified = (scripted.container.pid, scripted.container.container_id)
+        assert containers_told(recording.records, scripted.netns).count(identified) == 1
+
+
+def test_a_listener_of_a_process_that_was_entered_is_its_containers(
+    recording: RecordingKernel, pod: Pod
+) -> None:
+    idle = pod.start_container(IDLE)
+    listen = "import socket, time; held = socket.create_server(('', 8099)); time.sleep(600)"
+    idle.exec_in(["sh", "-c", f'{sys.executable} -S -c "{listen}"; :'])
+    opened = recording.wait(ListenerOpened, lambda record: record.netns == netns_of(pod))
+    assert opened.init_pid == idle.pid

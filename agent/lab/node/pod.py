@@ -16,7 +16,7 @@ NAMESPACES = Path("/run/netns")
 
 
 class Container:
-    """A program as PID 1 of its own pid namespace, in its pod's network namespace and its own cgroup."""
+    """A program in its pod's network namespace and its own cgroup, as PID 1 unless the pod shares its own."""
 
     def __init__(self, pod: "Pod", process: Process, container_id: str, cgroup_path: Path) -> None:
         self.container_id = container_id
@@ -39,7 +39,7 @@ class Container:
         self._process.signal(signum)
 
     def kill(self) -> None:
-        """SIGKILL to PID 1; the kernel then kills the rest of the container."""
+        """SIGKILL to the program; if it is PID 1, the kernel then kills the rest of the container."""
         self._process.kill()
 
     def wait(self, timeout: float | None = None) -> int | None:
@@ -115,8 +115,13 @@ class Pod:
         argv: Sequence[str],
         environment: Mapping[str, str] | None = None,
         container_id: str | None = None,
+        *,
+        share_process_namespace: bool = False,
     ) -> Container:
-        """Start a container and return once its program runs; its output goes to `log_path`."""
+        """Start a container and return once its program runs; its output goes to `log_path`.
+
+        With `share_process_namespace` (shareProcessNamespace of a pod) it is no PID 1: the pause process is.
+        """
         container_id = container_id or secrets.token_hex(32)
         cgroup = self._cgroups.create_container(self.uid, container_id)
         process = self._runtime.start(
@@ -124,7 +129,8 @@ class Pod:
             environment=environment,
             namespace=self.netns_path,
             cgroup=cgroup,
-            init=True,
+            init=not share_process_namespace,
+            joining=self._pause if share_process_namespace else None,
             output=self.log_path,
         )
         container = Container(self, process, container_id, cgroup)
