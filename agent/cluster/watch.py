@@ -166,7 +166,7 @@ class ResourceWatch:
             with self._open(query, self._timing.watch_silence) as body:
                 self._now_connected()
                 for line in body.lines():
-                    self._tell(line)
+                    self._tell(line, version)
                     told = True
         except Unreachable:
             if told:
@@ -179,10 +179,13 @@ class ResourceWatch:
             raise Unreachable("the watch ended as soon as it began")
         self._backoff.reset()
 
-    def _tell(self, line: bytes) -> None:
+    def _tell(self, line: bytes, opened_at: str) -> None:
         event = event_of(line)
         at_ns = self._clock()
         self._last_event_ns = at_ns
+        if event.change is Change.BOOKMARK and _is_lower(event.version, opened_at):
+            # The watch was opened at a version that the API server has not reached: it would tell nothing.
+            raise Expired("the versions of the API server went back, as after a restored backup")
         if event.change is not Change.BOOKMARK and not self._stopping.is_set():
             self._listener.changed(event.change, event.object, at_ns)
         self._reached(event.version)
@@ -226,3 +229,9 @@ class ResourceWatch:
             wait,
         )
         self._stopping.wait(wait)
+
+
+def _is_lower(version: str, other: str) -> bool:
+    """Whether a resource version is lower than another; versions that are no numbers cannot be compared."""
+    both = version + other
+    return both.isascii() and both.isdecimal() and int(version) < int(other)

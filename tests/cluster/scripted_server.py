@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,24 +26,27 @@ class ScriptedServer:
 
 
 @contextlib.contextmanager
-def scripted(answer: Answer) -> Iterator[ScriptedServer]:
+def scripted(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedServer]:
     """A server for the time of a `with` block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = ScriptedServer(answer, listener.getsockname()[1])
-        threading.Thread(target=_serve, args=(listener, server), daemon=True).start()
+        threading.Thread(target=_serve, args=(listener, server, tls), daemon=True).start()
         yield server
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def _serve(listener: socket.socket, server: ScriptedServer) -> None:
+def _serve(listener: socket.socket, server: ScriptedServer, tls: ssl.SSLContext | None) -> None:
     with contextlib.suppress(OSError):
         while True:
             connection, _ = listener.accept()
-            threading.Thread(target=_answer, args=(connection, server), daemon=True).start()
+            threading.Thread(target=_answer, args=(connection, server, tls), daemon=True).start()
 
 
-def _answer(connection: socket.socket, server: ScriptedServer) -> None:
-    with connection, contextlib.suppress(OSError):
+def _answer(connection: socket.socket, server: ScriptedServer, tls: ssl.SSLContext | None) -> None:
+    with (
+        contextlib.suppress(OSError),
+        connection if tls is None else tls.wrap_socket(connection, True) as connection,
+    ):
         head = b""
         while b"\r\n\r\n" not in head and (piece := connection.recv(65536)):
             head += piece

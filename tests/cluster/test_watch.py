@@ -1,6 +1,8 @@
 """A watch goes on whatever the API server does; needs loopback only."""
 
+import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from agent.cluster.connection import connect
 from agent.cluster.pods import watch_pods
 from agent.cluster.watch import ResourceWatch, WatchTiming
 from agent.core.records import ClusterRecord, PodChanged, PodRemoved, PodsListed
 from agent.lab.controlplane.api import ApiServer
+from agent.lab.controlplane.kubeconfig import write_kubeconfig
 from agent.lab.controlplane.resources import PODS
 from tests.cluster.api_server import NODE, QUICK, a_pod, connection_to, deleted_at
 from tests.cluster.collected import PATIENCE_SECONDS, Collected
+from tests.cluster.scripted_server import CHUNKED, ok, scripted
 
 Told = Collected[ClusterRecord]
 
@@ -279,6 +284,34 @@ def test_bookmarks_keep_a_quiet_watch_current(tmp_path: Path) -> None:
         api.drop_connections()
         api.store.create(PODS, a_pod("here"))
         assert lists(told.wait_for(lambda records: "here" in names(records))) == 1
+
+
+def test_an_api_server_whose_versions_went_back_is_listed_again(tmp_path: Path) -> None:
+    """A restored etcd: the watch was opened at a version of the future, and would stay silent."""
+
+    def answer(head: bytes) -> Iterator[bytes]:
+        version = 900 if len(server.requests) < 3 else 40
+        metadata = {"resourceVersion": str(version)}
+        if b"watch=1" not in head:
+            yield ok(json.dumps({"metadata": metadata, "items": [a_pod(f"at-{version}")]}).encode())
+            return
+        event = json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "40"}}}).encode()
+        yield CHUNKED + b"%x\r\n%s\n\r\n" % (len(event) + 1, event)
+        stopped.wait(5)
+
+    stopped = threading.Event()
+    with scripted(answer) as server:
+        told: Told = Collected()
+        watch = watch_pods(
+            connect(write_kubeconfig(tmp_path / "k", server.url, "t")), NODE, told, timing=QUICK
+        )
+        watch.start()
+        try:
+            told.wait_for(lambda records: {"at-900", "at-40"} <= set(names(records)))
+            assert removed(told.wait_for(removed)) == ["uid-of-at-900"]
+        finally:
+            stopped.set()
+            watch.stop()
 
 
 def test_a_listener_that_fails_is_told_again(api: ApiServer, tmp_path: Path) -> None:

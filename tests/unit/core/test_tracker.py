@@ -3,6 +3,7 @@
 from dataclasses import replace
 from ipaddress import IPv4Address
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -300,3 +301,29 @@ def test_a_stop_signal_of_long_ago_has_nothing_to_do_with_a_deletion() -> None:
     tracker.apply(replace(SIGNALLED, at_ns=DELETED.at_ns - 11 * SECOND))
     tracker.apply(DELETED)
     assert tracker.lives["uid-1"].boundaries[Boundary.DELETION_REQUESTED].at_ns == DELETED.at_ns
+
+
+@pytest.mark.parametrize("skew_seconds", [-30, 0, 30])
+def test_the_api_servers_clock_does_not_matter_for_a_pod_that_was_known(skew_seconds: int) -> None:
+    tracker = serving()
+    requested_ns = DELETED.at_ns + skew_seconds * SECOND
+    tracker.apply(PodChanged(DELETED.at_ns, a_pod(deleted_ns=requested_ns)))
+    tracker.apply(endpoint_news("web"))
+    life = tracker.lives["uid-1"]
+    assert life.boundaries[Boundary.DELETION_REQUESTED].at_ns == DELETED.at_ns
+    assert life.stage_seconds[Stage.ENDPOINTSLICE] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_pod_found_dying_whose_deletion_the_api_dates_into_the_future_is_dated_by_its_arrival() -> None:
+    tracker = Tracker()
+    tracker.apply(PodChanged(DELETED.at_ns, a_pod(deleted_ns=DELETED.at_ns + 30 * SECOND)))
+    assert tracker.lives["uid-1"].boundaries[Boundary.DELETION_REQUESTED].at_ns == DELETED.at_ns
+
+
+def test_records_that_come_twice_change_nothing() -> None:
+    once, twice = serving(), serving()
+    for record in TERMINATION:
+        once.apply(record)
+        twice.apply(record)
+        twice.apply(record)
+    assert once.lives == twice.lives
