@@ -1,4 +1,4 @@
-"""The Dockerfile, by what it copies, installs and starts; and built, where there is a base to build it from."""
+"""The Dockerfile, by what it copies, installs and starts; and built, where there is a base for it."""
 
 import os
 import re
