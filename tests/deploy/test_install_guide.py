@@ -1,5 +1,6 @@
 """The installation guide: its kustomizations build, and what it names exists."""
 
+import itertools
 import re
 import shlex
 import shutil
@@ -43,7 +44,7 @@ def test_there_are_the_default_and_the_narrower_one() -> None:
 
 def test_folders_and_scripts_of_the_commands_exist() -> None:
     for command in words():
-        for flag, value in zip(command, command[1:], strict=False):
+        for flag, value in itertools.pairwise(command):
             if flag == "-k" and value != "cluster":
                 assert (ROOT / value / "kustomization.yaml").is_file(), command
         for word in command:
