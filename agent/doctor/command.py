@@ -6,11 +6,13 @@ import os
 import platform
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 from agent.cluster import kube_proxy
 from agent.doctor.check import Check, Status, usable
 from agent.doctor.checks import all_checks
 from agent.doctor.gather import gather
+from agent.kernel.btf_headers import DEFAULT_CACHE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,13 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="this node's kube-proxy (default: %(default)s) [LASTCALL_KUBE_PROXY_METRICS]",
     )
     parser.add_argument(
+        "--cache-dir",
+        metavar="DIR",
+        default=os.environ.get("LASTCALL_CACHE_DIR", str(DEFAULT_CACHE)),
+        help="private directory for headers made from BTF (default: %(default)s) [LASTCALL_CACHE_DIR]",
+    )
+    parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="default: %(default)s"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints every check. Returns 0 if the agent can run on this node, 1 if not."""
-    checks = all_checks(gather(args.kubeconfig, args.node_name, args.kube_proxy_metrics))
+    checks = all_checks(
+        gather(args.kubeconfig, args.node_name, args.kube_proxy_metrics, Path(args.cache_dir))
+    )
     if args.output == "json":
         json.dump(_as_json(checks), sys.stdout, indent=2)
         print()

@@ -27,7 +27,7 @@ KUBE_PROXY_METRICS_BYTES = 32 * 1024 * 1024
 """Some distributions serve every component's metrics together: several MB."""
 
 
-def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str) -> Facts:
+def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str, cache: Path) -> Facts:
     """Everything that the checks judge; takes a few seconds, because each hook is attached once."""
     uid = os.geteuid()
     mounts = tuple(mount_points(MOUNTS.read_text()))
@@ -41,7 +41,7 @@ def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str) -> F
         bpftool=_bpftool(),
         libbpf=_libbpf(),
         lockdown=_lockdown(),
-        hooks=_hooks() if uid == 0 else HookProbe(problem="not tried: only root may attach programs"),
+        hooks=_hooks(cache) if uid == 0 else HookProbe(problem="not tried: only root may attach programs"),
         cgroups=cgroup_layout(mounts),
         api=ask_api(kubeconfig, node_name, ANSWER_SECONDS),
         kube_proxy=ask_kube_proxy(kube_proxy_metrics),
@@ -119,10 +119,10 @@ def _lockdown() -> str | None:
     return modes.partition("[")[2].partition("]")[0]
 
 
-def _hooks() -> HookProbe:
+def _hooks(cache: Path) -> HookProbe:
     """Attaches what the agent attaches, as the agent does it, and detaches it at once."""
     try:
-        programs = load_programs(cookie_here())
+        programs = load_programs(cookie_here(), cache)
     except KernelSideError as error:
         return HookProbe(problem=str(error))
     programs.close()

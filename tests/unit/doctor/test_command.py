@@ -12,7 +12,7 @@ from tests.unit.doctor.test_checks import GOOD
 
 
 def play(facts: Facts, monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
-    monkeypatch.setattr(command, "gather", lambda kubeconfig, node_name, kube_proxy_metrics: facts)
+    monkeypatch.setattr(command, "gather", lambda *asked: facts)
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     return command.run(parser.parse_args(flags))
@@ -59,9 +59,11 @@ def test_flags_default_to_their_environment_variables(monkeypatch: pytest.Monkey
     monkeypatch.setenv("LASTCALL_KUBECONFIG", "/etc/lastcall/kubeconfig")
     monkeypatch.setenv("LASTCALL_NODE_NAME", "worker-1")
     monkeypatch.setenv("LASTCALL_KUBE_PROXY_METRICS", "http://127.0.0.1:1/metrics")
+    monkeypatch.setenv("LASTCALL_CACHE_DIR", "/cache/lastcall")
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     args = parser.parse_args([])
     assert args.kubeconfig == "/etc/lastcall/kubeconfig"
     assert args.node_name == "worker-1"
     assert args.kube_proxy_metrics == "http://127.0.0.1:1/metrics"
+    assert args.cache_dir == "/cache/lastcall"
