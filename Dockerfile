@@ -1,5 +1,5 @@
 # The agent on Debian stable: bcc is the distribution's, and so is the Python that it is built for.
-ARG BASE=docker.io/library/debian:trixie-slim
+ARG BASE=debian:trixie-slim
 
 FROM ${BASE} AS build
 RUN apt-get update \

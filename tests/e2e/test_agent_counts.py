@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from prometheus_client.metrics_core import Metric
 
 from agent.core.ledger import NAMED_SOURCES
 from agent.lab.controlplane.api import ApiServer
@@ -188,6 +189,11 @@ def test_what_was_counted_before_the_api_server_came_is_the_pods_once_it_is_know
         assert agent.dropped(NAME) == {("refused", "restarting"): 4}
 
 
+def kinds_of_sources(families: dict[str, Metric]) -> set[str]:
+    samples = families["lastcall_dropped_connections_by_source"].samples
+    return {sample.labels["source_kind"] for sample in samples}
+
+
 def test_sources_beyond_the_named_ones_add_up_in_other(
     api: ApiServer, node: Node, served: Served, client: Client, outside: ClientNamespace, tmp_path: Path
 ) -> None:
@@ -202,7 +208,7 @@ def test_sources_beyond_the_named_ones_add_up_in_other(
                 attempt = client.new_socket()
                 attempt.bind((address, 0))
                 assert attempt.connect_ex((served.addresses.v4, PORT)) == 111
-        time.sleep(SETTLE_SECONDS)
+        agent.await_metrics(lambda families: kinds_of_sources(families) == {"external", "other"}, seconds=10)
         samples = agent.families()["lastcall_dropped_connections_by_source"].samples
         assert agent.dropped(NAME).total() == 1 + 2 * len(addresses)
     by_source = Counter({sample.labels["source"]: int(sample.value) for sample in samples})
@@ -210,5 +216,5 @@ def test_sources_beyond_the_named_ones_add_up_in_other(
     named = {source: count for source, count in by_source.items() if source != "other"}
     assert len(named) == NAMED_SOURCES
     assert set(named) < {*addresses, outside.addresses.v4}
-    assert {s.labels["source_kind"] for s in samples if s.labels["source"] != "other"} == {"external"}
+    assert api.traffic().requests["list", "pods"] == 1 + NAMED_SOURCES
     assert all(count == (1 if source == outside.addresses.v4 else 2) for source, count in named.items())
