@@ -31,12 +31,12 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     struct lc_container empty = {}, *container;
     struct lc_record record = {};
     struct nsproxy *proxies;
-    u32 init_pid = READ(task, tgid);
+    u32 init_pid = number_of(task);
 
     container = containers.lookup(&init_pid);
     if (container && container->facts & FACT_EXITED)
         container = 0; /* of an older process with the same pid */
-    if (!container && (target.level == 0 || target.number != 1))
+    if (!container && (!init_pid || target.level == 0 || target.number != 1))
         return 0;
     sender = place_of((struct task_struct *)bpf_get_current_task());
     if (sender.level >= target.level && target.level)
@@ -71,7 +71,7 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     record.at_ns = bpf_ktime_get_ns();
     record.netns = container->netns;
     record.type = RECORD_SIGNAL;
-    record.pid = bpf_get_current_pid_tgid() >> 32;
+    record.pid = number_of_current();
     record.init_pid = init_pid;
     record.signal = signal;
     record.value = ctx->args[4];
@@ -82,7 +82,7 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
 
 int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     struct task_struct *task = (struct task_struct *)ctx->args[0];
-    u32 init_pid = bpf_get_current_pid_tgid() >> 32;
+    u32 init_pid = number_of_current();
     struct lc_container *container = containers.lookup(&init_pid);
     struct signal_struct *group;
     struct lc_record record = {};

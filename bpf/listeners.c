@@ -7,11 +7,13 @@ INLINE u32 init_pid_of_current(void) {
     struct pid_namespace *namespace = 0;
     struct task_struct *reaper;
 
-    if (level == 0 || level > 31)
-        return 0; /* in the host's pid namespace: no init process of its own */
+    if (level > 31)
+        return 0;
     bpf_probe_read_kernel(&namespace, sizeof(namespace), &pid->numbers[level].ns);
+    if (is_nodes_own(namespace, level))
+        return 0;
     reaper = READ(namespace, child_reaper);
-    return READ(reaper, tgid);
+    return number_of(reaper);
 }
 
 INLINE bool listens_on_loopback(struct sock *sk) {
@@ -69,7 +71,7 @@ INLINE void listener_opened(struct sock *sk) {
             .netns = key.netns,
             .type = RECORD_LISTENER_OPENED,
             .port = key.port,
-            .pid = bpf_get_current_pid_tgid() >> 32,
+            .pid = number_of_current(),
             .init_pid = init_pid,
         };
 
@@ -106,7 +108,7 @@ INLINE void listener_closed(struct sock *sk) {
             .netns = key.netns,
             .type = RECORD_LISTENER_CLOSED,
             .port = key.port,
-            .pid = bpf_get_current_pid_tgid() >> 32,
+            .pid = number_of_current(),
             .init_pid = port->init_pid,
             .value = by_exit,
         };
