@@ -1,6 +1,6 @@
 """Compiles and attaches the programs in a process of its own, hands their descriptors over, and ends.
 
-bcc and its compiler cost 135 MB of memory that nobody needs once the programs run. Run as
+bcc and its compiler cost 170 MB of memory that nobody needs once the programs run. Run as
 `python -m agent.kernel.loader_child SOCKET REQUEST`; the answer is one JSON object, its length before it, and
 then one message per descriptor.
 """
