@@ -109,3 +109,9 @@ class Observation:
         """The ends of all pods that are not forgotten, and of their containers."""
         reading = self.read(counts)
         return terminations(self.tracker.lives.values(), reading.pods, self.tracker.kube_proxy)
+
+    def terminations_to_forget(self, now_ns: int, counts: KernelCounts) -> tuple[Termination, ...]:
+        """Those of the terminations that `settle` at this time is going to forget."""
+        over = self.tracker.ended_before(now_ns - self.retention_ns)
+        # A reading is not made for nothing: this is asked at each tick of a replay.
+        return terminations(over, self.read(counts).pods, self.tracker.kube_proxy) if over else ()
