@@ -1,4 +1,4 @@
-"""Whatever an agent takes in and counts, the replay of its recording gives the metrics that the agent shows."""
+"""Whatever an agent takes in and counts, the replay of its recording gives the metrics that it shows."""
 
 import tempfile
 from collections.abc import Iterator
