@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agent.cluster.backoff import Backoff
 from agent.cluster.connection import ApiConnection
-from agent.cluster.failures import ApiFailure, Expired, Garbled, StatusFailure, Unreachable
+from agent.cluster.failures import ApiFailure, Expired, Garbled, Silent, StatusFailure, Unreachable
 from agent.cluster.response_body import ResponseBody
 from agent.cluster.watch_event import Change, JsonObject, event_of, listing_of
 
@@ -214,7 +214,9 @@ class ResourceWatch:
             return
         was_connected, self._connected = self._connected, False
         first = self._backoff.failures == 0
-        if isinstance(failure, (Expired, Garbled)):
+        if isinstance(failure, (Expired, Garbled, Silent)):
+            # Silent too: an API server whose etcd was restored tells nothing, not even by a bookmark, to a watch
+            # from a version that it has not reached.
             self._version = None
         self._restarts += 1
         wait = self._backoff.next_seconds()

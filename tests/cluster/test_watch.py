@@ -19,6 +19,7 @@ from agent.core.records import ClusterRecord, PodChanged, PodRemoved, PodsListed
 from agent.lab.controlplane.api import ApiServer
 from agent.lab.controlplane.kubeconfig import write_kubeconfig
 from agent.lab.controlplane.resources import PODS
+from agent.lab.controlplane.store import Store
 from tests.cluster.api_server import NODE, QUICK, a_pod, connection_to, deleted_at
 from tests.cluster.collected import PATIENCE_SECONDS, Collected
 from tests.cluster.scripted_server import CHUNKED, ok, scripted
@@ -312,6 +313,27 @@ def test_an_api_server_whose_versions_went_back_is_listed_again(tmp_path: Path) 
         finally:
             stopped.set()
             watch.stop()
+
+
+def test_a_restored_etcd_is_noticed_though_the_api_server_tells_nothing_of_it(tmp_path: Path) -> None:
+    """A real API server sends a watch from a version of the future neither events nor bookmarks."""
+    with ApiServer(bookmark_seconds=0.1) as api:
+        for number in range(40):
+            api.store.create(PODS, a_pod(f"before-{number}"))
+        with watching(api, tmp_path, replace(QUICK, watch_silence=0.8)) as (watch, told):
+            told.wait_for(lists)
+            wait_until(lambda: watch.connected)
+            api.pause()
+            api.store = Store()
+            api.store.create(PODS, a_pod("before-0"))
+            api.store.create(PODS, a_pod("restored"))
+            api.start()
+            records = told.wait_for(lambda records: len(removed(records)) == 39)
+            assert "restored" in names(records)
+            assert "uid-of-before-0" not in removed(records)
+            dying = deleted_at(a_pod("before-0"), "2026-11-30T01:11:55Z", 15)
+            api.store.update(PODS, "shop", "before-0", lambda _: dying)
+            told.wait_for(lambda records: names(records)[-1] == "before-0")
 
 
 def test_a_listener_that_fails_is_told_again(api: ApiServer, tmp_path: Path) -> None:
