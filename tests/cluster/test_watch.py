@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -21,7 +21,7 @@ from agent.lab.controlplane.kubeconfig import write_kubeconfig
 from agent.lab.controlplane.resources import PODS
 from agent.lab.controlplane.store import Store
 from tests.cluster.api_server import NODE, QUICK, a_pod, connection_to, deleted_at
-from tests.cluster.collected import PATIENCE_SECONDS, Collected
+from tests.cluster.collected import Collected, wait_until
 from tests.cluster.scripted_server import CHUNKED, ok, scripted
 
 Told = Collected[ClusterRecord]
@@ -43,13 +43,6 @@ def watching(
     with ExitStack() as stack:
         stack.callback(watch.stop)
         yield watch, told
-
-
-def wait_until(met: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE_SECONDS
-    while not met():
-        assert time.monotonic() < ends, "waited in vain"
-        time.sleep(0.01)
 
 
 def names(records: list[ClusterRecord]) -> list[str]:
@@ -148,6 +141,10 @@ def test_an_api_server_that_goes_away_is_noticed_and_its_pods_kept(api: ApiServe
         api.pause()
         wait_until(lambda: not watch.connected)
         assert removed(told.items) == []
+        told_ns = watch.last_event_ns
+        assert told_ns is not None
+        wait_until(lambda: watch.restarts >= 4)
+        assert watch.last_event_ns == told_ns, "what is known gets older, and shows it"
         api.start()
         wait_until(lambda: watch.connected)
         assert names(told.items) == ["web"]
