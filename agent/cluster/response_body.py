@@ -17,7 +17,7 @@ _LONGEST_BODY_BYTES = 256 * 1024 * 1024
 
 
 class ResponseBody:
-    """A body that one thread reads and another may cut off. Reading raises Unreachable (Silent) or Garbled."""
+    """A body that one thread reads and another may cut off. Reading raises Unreachable, Silent or Garbled."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._response = response

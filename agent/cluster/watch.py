@@ -215,8 +215,8 @@ class ResourceWatch:
         was_connected, self._connected = self._connected, False
         first = self._backoff.failures == 0
         if isinstance(failure, (Expired, Garbled, Silent)):
-            # Silent too: an API server whose etcd was restored has nothing to tell a watch from a version that it
-            # has not reached, not even a bookmark.
+            # Silent too: an API server whose etcd was restored has nothing to tell a watch from a version
+            # that it has not reached, not even a bookmark.
             self._version = None
         self._restarts += 1
         wait = self._backoff.next_seconds()

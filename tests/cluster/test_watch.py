@@ -263,6 +263,30 @@ def test_a_watch_that_ends_in_the_ordinary_way_is_no_failure(api: ApiServer, tmp
         assert watch.connected
 
 
+def test_a_watch_goes_on_with_the_token_that_replaced_its_own(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    with ApiServer(token="first") as api:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+        kubeconfig.write_text(
+            kubeconfig.read_text().replace('"user": {}', f'"user": {{"tokenFile": "{token}"}}')
+        )
+        told: Told = Collected()
+        watch = watch_pods(connect(kubeconfig), NODE, told, timing=QUICK)
+        watch.start()
+        try:
+            wait_until(lambda: watch.connected)
+            token.write_text("second")
+            api.token = "second"
+            api.drop_connections()
+            wait_until(lambda: watch.restarts)
+            api.store.create(PODS, a_pod("web"))
+            assert names(told.wait_for(names)) == ["web"]
+            assert lists(told.items) == 1
+        finally:
+            watch.stop()
+
+
 def test_a_silent_stream_is_given_up(api: ApiServer, tmp_path: Path) -> None:
     with watching(api, tmp_path, replace(QUICK, watch_silence=0.3)) as (watch, told):
         wait_until(lambda: watch.restarts >= 1)
