@@ -36,7 +36,7 @@ _DEAD_PEER_OPTIONS = [
 class ApiConnection:
     """Requests to one API server; safe to use from several threads.
 
-    Credentials that are refused are read again: tokens and certificates in files are replaced from time to time.
+    Credentials that are refused are read again: files with tokens and certificates get new content.
     """
 
     def __init__(self, configuration: Configuration, load: Callable[[], Configuration] | None = None) -> None:

@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 _FROM_CACHE = "0"
 _FROM_ETCD = ""
 _RESOURCE_VERSION_TOO_LARGE = 504
-_LONGEST_ASKED_WAIT_SECONDS = 60.0
 _STOP_SECONDS = 2.0
 
 
@@ -219,9 +218,7 @@ class ResourceWatch:
             # that it has not reached, not even a bookmark.
             self._version = None
         self._restarts += 1
-        wait = self._backoff.next_seconds()
-        if isinstance(failure, StatusFailure) and failure.retry_after_seconds is not None:
-            wait = max(wait, min(failure.retry_after_seconds, _LONGEST_ASKED_WAIT_SECONDS))
+        wait = self._backoff.seconds_after(failure)
         level = logging.WARNING if first or was_connected else logging.DEBUG
         _log.log(
             logging.INFO if isinstance(failure, Expired) else level,
