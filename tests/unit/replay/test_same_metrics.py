@@ -1,4 +1,4 @@
-"""Whatever an agent takes in and counts, the replay of its recording gives the metrics that the agent shows."""
+"""Whatever an agent takes in and counts, the replay of its recording gives the metrics that it shows."""
 
 import tempfile
 from collections.abc import Iterator
@@ -167,7 +167,7 @@ def play(agent: PlayedAgent, steps: list[Step]) -> None:
     agent.recorder.close(agent.now_ns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(STEPS, st.sampled_from([1.0, 5.0, 40.0, 600.0]))
 def test_a_replay_gives_the_metrics_of_the_agent(steps: list[Step], retention_seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
