@@ -198,7 +198,7 @@ def test_the_second_file_alone_tells_the_same_of_every_pod(before: list[Step], a
         assert (Path(folder) / "recording.1").exists()
         player = replayed(file)
         assert list(pods_in(page_of(player))) == list(pods_in(agent.page()))
-        assert player.terminations() == agent.terminations()
+        assert player.observation.terminations(player.counts) == agent.terminations()
 
 
 def test_what_kube_proxy_did_is_in_the_second_file_too(tmp_path: Path) -> None:
