@@ -110,7 +110,7 @@ class KeptLines:
         self._forget_kube_proxy(tracker)
 
     def _forget_kube_proxy(self, tracker: Tracker) -> None:
-        """What kube-proxy did before any known pod was deleted says nothing of one; its last state does."""
+        """What kube-proxy did before any known pod was deleted says nothing of one; its last state stays."""
         deletions = [life.boundaries.get(Boundary.DELETION_REQUESTED) for life in tracker.lives.values()]
         first_ns = min((deletion.at_ns for deletion in deletions if deletion), default=None)
         while len(self._kube_proxy) > 1 and (first_ns is None or self._kube_proxy[0][0].at_ns < first_ns):

@@ -58,8 +58,15 @@ class Player:
             self._carry_out(self.observation.apply(entry))
 
     def _settle_if_due(self, at_ns: int) -> None:
-        if at_ns >= self._next_tick_ns:
-            self._settle(at_ns)
+        """Settle at `at_ns`, and before at each of the agent's ticks in a long silence that had an effect."""
+        if at_ns < self._next_tick_ns:
+            return
+        if at_ns - self._next_tick_ns >= TICK_NS:
+            for due_ns in self.observation.settles_at(self.counts):
+                ticks = max(0, -((self._next_tick_ns - due_ns) // TICK_NS))
+                if self.now_ns < due_ns and self._next_tick_ns + ticks * TICK_NS < at_ns:
+                    self._settle(self._next_tick_ns + ticks * TICK_NS)
+        self._settle(at_ns)
 
     def _settle(self, at_ns: int) -> None:
         self.now_ns = max(self.now_ns, at_ns)

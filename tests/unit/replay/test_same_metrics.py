@@ -167,7 +167,7 @@ def play(agent: PlayedAgent, steps: list[Step]) -> None:
     agent.recorder.close(agent.now_ns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(STEPS, st.sampled_from([1.0, 5.0, 40.0, 600.0]))
 def test_a_replay_gives_the_metrics_of_the_agent(steps: list[Step], retention_seconds: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -198,7 +198,7 @@ def test_the_second_file_alone_tells_the_same_of_every_pod(before: list[Step], a
         assert (Path(folder) / "recording.1").exists()
         player = replayed(file)
         assert list(pods_in(page_of(player))) == list(pods_in(agent.page()))
-        assert player.terminations() == agent.terminations()
+        assert player.observation.terminations(player.counts) == agent.terminations()
 
 
 def test_what_kube_proxy_did_is_in_the_second_file_too(tmp_path: Path) -> None:
