@@ -1,6 +1,8 @@
-"""Whatever a watch stream holds: only the promised failures, and the next whole event is taken; loopback only."""
+"""Whatever a watch stream holds, only the promised failures come of it; needs loopback only."""
 
+import contextlib
 import copy
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -91,8 +93,7 @@ def tell_all(line: bytes) -> None:
     """Have the line taken in as the watch does; fails the test by anything but the promised failures."""
     try:
         event = event_of(line)
-    except (Expired, Garbled) as failure:
-        assert "\n" not in str(failure)
+    except (Expired, Garbled):
         return
     for made in LISTENERS:
         listener = made()
@@ -109,10 +110,8 @@ def test_no_line_of_a_stream_breaks_what_takes_it_in(line: bytes) -> None:
 
 @given(st.binary(max_size=300) | JUNK.map(lambda value: json.dumps(value).encode()))
 def test_no_answer_to_a_list_breaks_the_reader(body: bytes) -> None:
-    try:
+    with contextlib.suppress(Garbled):
         listing_of(body)
-    except Garbled as failure:
-        assert "\n" not in str(failure)
 
 
 @given(damaged_events())
@@ -152,7 +151,7 @@ class Pieces:
 def test_lines_are_the_same_wherever_the_stream_is_cut(text: bytes, cuts: list[int]) -> None:
     text += b"\n"
     at = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    pieces = [text[start:end] for start, end in zip(at, at[1:], strict=False)]
+    pieces = [text[start:end] for start, end in itertools.pairwise(at)]
     body = ResponseBody(cast(urllib3.BaseHTTPResponse, Pieces(pieces)))
     assert list(body.lines()) == [line for line in text.split(b"\n") if line.strip()]
 
