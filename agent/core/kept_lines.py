@@ -2,8 +2,9 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from agent.core.boundaries import Boundary
 from agent.core.records import (
     ConnectionDropped,
     EndpointTerminating,
@@ -20,11 +21,13 @@ from agent.core.records import (
     Record,
     SourceIdentified,
 )
-from agent.core.tracker import Tracker
+from agent.core.tracker import KUBE_PROXY_COMMITS_AS, Tracker
 
 LINES_OF_A_POD = 400
 UNKNOWN_NAMESPACES = 512
 SOURCES = 1024
+KUBE_PROXY_STATES = 4096
+COMMITS = 1024
 
 _Line = tuple[int, str]
 
@@ -43,7 +46,13 @@ class KeptLines:
     """Namespaces of pods that were known when `forget` was last called."""
     _evidence: dict[int, deque[_Line]] = field(default_factory=dict)
     _sources: deque[_Line] = field(default_factory=lambda: deque(maxlen=SOURCES))
-    _latest: dict[type, _Line] = field(default_factory=dict)
+    _listed: _Line | None = None
+    _kube_proxy: deque[tuple[KubeProxyState, _Line]] = field(
+        default_factory=lambda: deque(maxlen=KUBE_PROXY_STATES)
+    )
+    _commits: deque[tuple[int, _Line]] = field(default_factory=lambda: deque(maxlen=COMMITS))
+    _endpoints_told: bool = False
+    """Whether an endpoint was told of since a state of kube-proxy was kept: the next one answers it."""
 
     def add(self, record: Record, line: str) -> None:
         """Keep the line of a record, if a later file needs it."""
@@ -56,17 +65,29 @@ class KeptLines:
                 self._append(self._of_pods.setdefault(record.uid, []), numbered)
             case EndpointTerminating() | PodEventSeen():
                 self._append(self._of_pods.setdefault(record.pod_uid, []), numbered)
-            case PodsListed() | KubeProxyState():
-                self._latest[type(record)] = numbered
+                self._endpoints_told |= isinstance(record, EndpointTerminating)
+            case PodsListed():
+                self._listed = numbered
+            case KubeProxyState():
+                self._kube_proxy_read(record, numbered)
+            case NftablesCommitted():
+                if record.process in KUBE_PROXY_COMMITS_AS:
+                    self._commits.append((record.at_ns, numbered))
             case SourceIdentified():
                 self._sources.append(numbered)
             case ProcessEntered() | EnteredProcessEnded() | KubeletConnected() | KubeletDisconnected():
                 # Probes leave these without end.
                 self._evidence.setdefault(record.netns, deque(maxlen=64)).append(numbered)
-            case NftablesCommitted() | ConnectionDropped():
+            case ConnectionDropped():
                 pass
             case _:
                 self._append(self._of_namespaces.setdefault(record.netns, []), numbered)
+
+    def _kube_proxy_read(self, state: KubeProxyState, numbered: _Line) -> None:
+        known = self._kube_proxy[-1][0] if self._kube_proxy else None
+        if known is None or self._endpoints_told or replace(known, at_ns=state.at_ns) != state:
+            self._kube_proxy.append((state, numbered))
+            self._endpoints_told = False
 
     @staticmethod
     def _append(lines: list[_Line], numbered: _Line) -> None:
@@ -86,10 +107,21 @@ class KeptLines:
         self._owned = owned
         for netns in self._evidence.keys() - self._of_namespaces.keys():
             del self._evidence[netns]
+        self._forget_kube_proxy(tracker)
+
+    def _forget_kube_proxy(self, tracker: Tracker) -> None:
+        """What kube-proxy did before any known pod was deleted says nothing of one; its last state stays."""
+        deletions = [life.boundaries.get(Boundary.DELETION_REQUESTED) for life in tracker.lives.values()]
+        first_ns = min((deletion.at_ns for deletion in deletions if deletion), default=None)
+        while len(self._kube_proxy) > 1 and (first_ns is None or self._kube_proxy[0][0].at_ns < first_ns):
+            self._kube_proxy.popleft()
+        while self._commits and (first_ns is None or self._commits[0][0] < first_ns):
+            self._commits.popleft()
 
     def lines(self) -> Iterator[str]:
         """All lines that are kept, in the order in which they were written."""
-        kept = [*self._sources, *self._latest.values()]
+        kept = [*self._sources, *(line for _, line in self._kube_proxy), *(line for _, line in self._commits)]
+        kept += [self._listed] if self._listed else []
         for lines in (*self._of_pods.values(), *self._of_namespaces.values(), *self._evidence.values()):
             kept += lines
         return (line for _, line in sorted(kept))

@@ -87,6 +87,18 @@ class Observation:
         if lag is not None:
             self.ledger.observe_lag(life, Stage.TRAFFIC, lag)
 
+    def settles_at(self, counts: KernelCounts) -> list[int]:
+        """The times, in order, from which on `settle` will do something if no record and no drop comes."""
+        over = [life for life in self.tracker.lives.values() if life.over]
+        tallies = self.read(counts).pods if over else {}
+        forgets = [life.last_boundary_ns + self.retention_ns + 1 for life in over]
+        settles = [
+            max(life.last_boundary_ns, last_ns) + TRAFFIC_SETTLES_NS
+            for life in over
+            if (last_ns := tallies[life.pod.uid].last_attempt_ns) is not None
+        ]
+        return sorted([*forgets, *settles])
+
     def read(self, counts: KernelCounts) -> Reading:
         """Every count by pod and by workload."""
         return self.ledger.read(self.tracker, counts)
@@ -109,3 +121,9 @@ class Observation:
         """The ends of all pods that are not forgotten, and of their containers."""
         reading = self.read(counts)
         return terminations(self.tracker.lives.values(), reading.pods, self.tracker.kube_proxy)
+
+    def terminations_to_forget(self, now_ns: int, counts: KernelCounts) -> tuple[Termination, ...]:
+        """Those of the terminations that `settle` at this time is going to forget."""
+        over = self.tracker.ended_before(now_ns - self.retention_ns)
+        # A reading is not made for nothing: this is asked at each tick of a replay.
+        return terminations(over, self.read(counts).pods, self.tracker.kube_proxy) if over else ()

@@ -18,6 +18,8 @@ RecordedEntry = Record | CountsRead | OwnStateRead
 ENTRIES: Mapping[str, type] = {entry.__name__: entry for entry in typing.get_args(RecordedEntry)}
 _NAME = "record"
 _ADDRESS = {IPv4Address, IPv6Address}
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+"""What the kernel counts and stamps with: no number beyond is one of an agent's, and none of it overflows."""
 _LONGEST_SHOWN = 60
 
 
@@ -135,7 +137,7 @@ def _decoded_dataclass(kind: type, value: object, where: str) -> object:
 
 
 def _decoded_enum(kind: type[Enum], value: object, where: str) -> object:
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    if type(value) not in (str, int):
         _refuse(value, where)
     try:
         return kind(value)
@@ -144,7 +146,9 @@ def _decoded_enum(kind: type[Enum], value: object, where: str) -> object:
 
 
 def _decoded_scalar(hint: object, value: object, where: str) -> object:
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if type(value) in (int, float) and not _SMALLEST <= typing.cast(float, value) <= _LARGEST:
+        _refuse(value, where)
+    if hint is float and type(value) is int:
         return float(value)
     if not isinstance(hint, type) or type(value) is not hint:
         _refuse(value, where)

@@ -1,6 +1,7 @@
 """What a recording is made of: a header line, then one entry a line (docs/record-and-replay.md)."""
 
 import json
+import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -10,6 +11,7 @@ from agent.core.records import Address
 
 FORMAT = 1
 _FORMAT_KEY = "lastcall_recording"
+_LONGEST_SECONDS = 10.0**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +64,27 @@ def parse_header(line: str) -> RecordingHeader:
         raise ValueError("this is no recording of agent run --record")
     if fields[_FORMAT_KEY] != FORMAT:
         raise ValueError(f"the recording has format {fields[_FORMAT_KEY]!r}, this version reads {FORMAT}")
-    node, version, retention, addresses = (
-        fields.get(key) for key in ("node", "version", "retention_seconds", "node_addresses")
-    )
-    if not isinstance(node, str) or not isinstance(version, str) or not isinstance(addresses, list):
-        raise ValueError("the header of the recording is damaged")
-    if isinstance(retention, bool) or not isinstance(retention, int | float):
-        raise ValueError("the header of the recording is damaged")
-    known = tuple(ip_address(address) for address in addresses if isinstance(address, str))
-    return RecordingHeader(node, version, float(retention), known)
+    try:
+        return RecordingHeader(
+            node=_text(fields.get("node")),
+            version=_text(fields.get("version")),
+            retention_seconds=_seconds(fields.get("retention_seconds")),
+            node_addresses=tuple(ip_address(_text(address)) for address in fields["node_addresses"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        raise ValueError("the header of the recording is damaged") from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _seconds(value: object) -> float:
+    if type(value) not in (int, float) or not 0 <= typing.cast(float, value) <= _LONGEST_SECONDS:
+        raise ValueError
+    return float(typing.cast(float, value))
 
 
 def parse_entries(lines: Iterable[str], passed_over: PassedOver) -> Iterator[RecordedEntry]:

@@ -98,7 +98,7 @@ def _output(form: str, header: RecordingHeader, player: Player) -> Iterator[str]
     if form == "metrics":
         yield _metrics(header, player)
         return
-    ends = player.observation.terminations(player.counts)
+    ends = player.terminations()
     if form == "json":
         yield json.dumps([termination_json(end) for end in ends], indent=2) + "\n"
         return

@@ -7,6 +7,7 @@ from agent.core.counts import CountsRead, KernelCounts
 from agent.core.observation import Observation, OwnState, OwnStateRead
 from agent.core.orders import ForgetNamespace, Order
 from agent.core.record_codec import RecordedEntry
+from agent.core.termination import Termination
 
 TICK_NS = 1_000_000_000
 """As in the running agent: how often what has settled is looked at."""
@@ -21,30 +22,57 @@ class Player:
     own: OwnState = field(default_factory=OwnState)
     now_ns: int = 0
     entries: int = 0
+    failures: list[str] = field(default_factory=list)
+    """What the joining code failed at, one line each: the running agent passed it over too."""
     _next_tick_ns: int = 0
+    _forgotten: list[Termination] = field(default_factory=list)
 
     def play(self, entries: Iterable[RecordedEntry]) -> None:
         """Take in all entries, in their order."""
         for entry in entries:
-            self.now_ns = max(self.now_ns, entry.at_ns)
-            if self.now_ns >= self._next_tick_ns:
-                self._settle()
-            self._take(entry)
             self.entries += 1
+            try:
+                self._take(entry)
+            except Exception as error:
+                self.failures.append(f"{type(entry).__name__}: {type(error).__name__}: {error}")
         if self.entries:
-            self._settle()
+            self._settle(self.now_ns)
 
-    def _settle(self) -> None:
-        self._carry_out(self.observation.settle(self.now_ns, self.counts))
-        self._next_tick_ns = self.now_ns + TICK_NS
+    def terminations(self) -> tuple[Termination, ...]:
+        """All ends in what was played, also those of pods that the running agent had forgotten at its end."""
+        ends = (*self._forgotten, *self.observation.terminations(self.counts))
+        return tuple(sorted(ends, key=lambda end: (end.began_ns, end.namespace, end.pod)))
 
     def _take(self, entry: RecordedEntry) -> None:
         if isinstance(entry, CountsRead):
+            # Ticks that read nothing new are not in the recording. This one settled with what it read.
+            self._settle_if_due(entry.at_ns - TICK_NS)
             self.counts = _updated(self.counts, entry.changed)
-        elif isinstance(entry, OwnStateRead):
+            self._settle(entry.at_ns)
+            return
+        self._settle_if_due(entry.at_ns)
+        self.now_ns = max(self.now_ns, entry.at_ns)
+        if isinstance(entry, OwnStateRead):
             self.own = entry.own
         else:
             self._carry_out(self.observation.apply(entry))
+
+    def _settle_if_due(self, at_ns: int) -> None:
+        """Settle at `at_ns`, and before at each of the agent's ticks in a long silence that had an effect."""
+        if at_ns < self._next_tick_ns:
+            return
+        if at_ns - self._next_tick_ns >= TICK_NS:
+            for due_ns in self.observation.settles_at(self.counts):
+                ticks = max(0, -((self._next_tick_ns - due_ns) // TICK_NS))
+                if self.now_ns < due_ns and self._next_tick_ns + ticks * TICK_NS < at_ns:
+                    self._settle(self._next_tick_ns + ticks * TICK_NS)
+        self._settle(at_ns)
+
+    def _settle(self, at_ns: int) -> None:
+        self.now_ns = max(self.now_ns, at_ns)
+        self._next_tick_ns = self.now_ns + TICK_NS
+        self._forgotten += self.observation.terminations_to_forget(self.now_ns, self.counts)
+        self._carry_out(self.observation.settle(self.now_ns, self.counts))
 
     def _carry_out(self, orders: Iterable[Order]) -> None:
         """Of all that the running agent would do, only this changes what the kernel counts."""

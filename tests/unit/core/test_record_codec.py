@@ -16,12 +16,14 @@ from agent.core.recording import (
     parse_entries,
     parse_header,
 )
-from agent.core.records import NamespaceIdentified
+from agent.core.records import NamespaceIdentified, PodChanged
+from tests.unit.core.lives import a_pod
 from tests.unit.core.test_recorded_lives import cluster_records
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 st.register_type_strategy(str, TEXT)
-st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
+st.register_type_strategy(float, st.floats(-1e15, 1e15))
+st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 ENTRY = st.one_of([st.from_type(kind) for kind in ENTRIES.values()])
 
 
@@ -64,6 +66,28 @@ def test_what_is_no_record_is_refused_in_one_line(value: object) -> None:
         from_json(value)
 
 
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "1e999", "1e300", "1" * 400, "18446744073709551616"]
+)
+@pytest.mark.parametrize("field", ["at_ns", "netns"])
+def test_a_number_that_no_agent_writes_is_refused(field: str, number: str) -> None:
+    passed_over = PassedOver()
+    line = entry_line(NamespaceIdentified(1, 2, "uid"))
+    damaged = line.replace(f'"{field}":{1 if field == "at_ns" else 2}', f'"{field}":{number}')
+    assert damaged != line
+    assert list(parse_entries([damaged], passed_over)) == []
+    assert passed_over.damaged == 1
+
+
+@pytest.mark.parametrize("seconds", ["NaN", "Infinity", "1e300", "1" * 400, "true", '"30"'])
+def test_a_length_of_time_that_no_agent_writes_is_refused(seconds: str) -> None:
+    line = entry_line(PodChanged(1, a_pod()))
+    damaged = line.replace('"grace_seconds":30', f'"grace_seconds":{seconds}')
+    assert damaged != line
+    with pytest.raises(ValueError, match=r"^PodChanged\.pod\.grace_seconds is not what it should be: .*$"):
+        from_json(json.loads(damaged))
+
+
 def test_a_record_of_a_newer_version_is_told_apart_from_a_damaged_one() -> None:
     with pytest.raises(UnknownEntryError, match=r"^unknown record 'PodSneezed'$"):
         from_json({"record": "PodSneezed", "at_ns": 1})
@@ -89,6 +113,20 @@ def test_the_header_comes_back_as_it_was() -> None:
         ('{"recv_ns": 1}', "this is no recording of agent run --record"),
         ('{"lastcall_recording": 2}', "the recording has format 2, this version reads 1"),
         ('{"lastcall_recording": 1, "node": "n"}', "the header of the recording is damaged"),
+        *(
+            (header_line(HEADER).replace(whole, broken), "the header of the recording is damaged")
+            for whole, broken in (
+                ("600.0", "Infinity"),
+                ("600.0", "NaN"),
+                ("600.0", "-1"),
+                ("600.0", "1" * 400),
+                ("600.0", "true"),
+                ("[]", '["10.0.0.256"]'),
+                ("[]", "[1]"),
+                ("[]", "null"),
+                ('"node-1"', "[]"),
+            )
+        ),
     ],
 )
 def test_a_file_that_is_no_recording_is_refused_in_one_line(line: str, complaint: str) -> None:
