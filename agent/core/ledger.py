@@ -70,6 +70,8 @@ class Ledger:
             workloads.setdefault(key, Tally()).merge(retired)
         for uid, life in tracker.lives.items():
             pods[uid] = by_namespace.pop(life.netns, Tally()) if life.netns is not None else Tally()
+            for former in life.former_netns:
+                pods[uid].merge(by_namespace.pop(former, Tally()))
             workloads.setdefault(key_of(life), Tally()).merge(pods[uid])
         unattributed: Counter[Kind] = Counter()
         for tally in by_namespace.values():
