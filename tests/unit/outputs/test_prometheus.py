@@ -79,7 +79,7 @@ def page(snapshot: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
 
 def dying() -> PodLife:
     life = PodLife(a_pod())
-    life.boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
+    life.own_boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
     return life
 
 
