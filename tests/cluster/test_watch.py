@@ -22,7 +22,7 @@ from agent.lab.controlplane.resources import PODS
 from agent.lab.controlplane.store import Store
 from tests.cluster.api_server import NODE, QUICK, a_pod, connection_to, deleted_at
 from tests.cluster.collected import Collected, wait_until
-from tests.cluster.scripted_server import CHUNKED, ok, scripted
+from tests.cluster.scripted_server import CHUNKED, chunk, ok, scripted
 
 Told = Collected[ClusterRecord]
 
@@ -306,6 +306,40 @@ def test_bookmarks_keep_a_quiet_watch_current(tmp_path: Path) -> None:
         api.drop_connections()
         api.store.create(PODS, a_pod("here"))
         assert lists(told.wait_for(lambda records: "here" in names(records))) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 40, -1], ids=["its first byte", "its middle", "its last byte"])
+def test_a_connection_that_breaks_within_a_line_is_taken_up_before_that_line(
+    tmp_path: Path, cut: int
+) -> None:
+    def line(name: str, version: int) -> bytes:
+        pod = a_pod(name)
+        pod["metadata"]["resourceVersion"] = str(version)
+        return json.dumps({"type": "ADDED", "object": pod}).encode() + b"\n"
+
+    def answer(head: bytes) -> Iterator[bytes]:
+        if b"watch=1" not in head:
+            yield ok(b'{"metadata":{"resourceVersion":"5"},"items":[]}')
+        elif b"resourceVersion=5&" in head:
+            yield CHUNKED + chunk(line("whole", 6) + line("cut", 7)[:cut])
+        else:
+            yield CHUNKED + chunk(line("cut", 7))
+            stopped.wait(5)
+
+    stopped = threading.Event()
+    with scripted(answer) as server:
+        told: Told = Collected()
+        connection = connect(write_kubeconfig(tmp_path / "k", server.url))
+        watch = watch_pods(connection, NODE, told, timing=QUICK)
+        watch.start()
+        try:
+            records = told.wait_for(lambda records: "cut" in names(records))
+            assert (names(records), lists(records)) == (["whole", "cut"], 1)
+            assert b"resourceVersion=6&" in server.requests[-1]
+            assert watch.restarts == 1
+        finally:
+            stopped.set()
+            watch.stop()
 
 
 def test_an_api_server_whose_versions_went_back_is_listed_again(tmp_path: Path) -> None:
