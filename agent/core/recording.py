@@ -54,6 +54,11 @@ def _line(value: object) -> str:
     return json.dumps(value, separators=(",", ":")) + "\n"
 
 
+def begins_recording(first_line: bytes) -> bool:
+    """Whether the file with this first line is a recording, of whatever format, or still empty."""
+    return not first_line or first_line.startswith(b'{"%s":' % _FORMAT_KEY.encode())
+
+
 def parse_header(line: str) -> RecordingHeader:
     """The header of a recording. Raises ValueError that says what the file is not."""
     try:

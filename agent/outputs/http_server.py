@@ -1,5 +1,7 @@
 """The agent's HTTP port: /metrics, /healthz, /readyz. Read-only."""
 
+import logging
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,12 +11,20 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+_log = logging.getLogger(__name__)
+
 Readiness = Callable[[], str | None]
 """None when the agent is ready, else what it waits for."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """One line at most: a client that goes away before its answer is nobody's fault."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            _log.error("could not answer %s: %s: %s", client_address, type(error).__name__, error)
 
 
 class _Server6(_Server):

@@ -96,9 +96,10 @@ class NodeAgent:
 
     def _take(self, record: Record) -> None:
         with self._lock:
-            orders = self._observation.apply(record)
+            # First of all: a record that is not understood is what a recording is wanted for.
             if self._recorder is not None:
                 self._recorder.took(record)
+            orders = self._observation.apply(record)
         self._carry_out(orders)
 
     def _carry_out(self, orders: list[Order]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
@@ -10,9 +11,11 @@ from typing import TextIO
 from agent.core.counts import CountsRead, KernelCounts, changes_between
 from agent.core.kept_lines import KeptLines
 from agent.core.observation import OwnState, OwnStateRead
-from agent.core.recording import RecordingHeader, entry_line, header_line
+from agent.core.recording import RecordingHeader, begins_recording, entry_line, header_line
 from agent.core.records import Record
 from agent.core.tracker import Tracker
+
+LONGEST_HEADER = 1_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -22,8 +25,8 @@ class Recorder:
 
     When FILE has grown by half of the limit it becomes FILE.1, in place of an older one. The new FILE begins
     with the lines about the pods that are still known and with the counters as they are, so each of the two
-    can be replayed alone. Raises OSError where FILE cannot be written at the start; a later failure ends the
-    recording.
+    can be replayed alone. A FILE that an agent before has left becomes FILE.1 too. Raises OSError where FILE
+    cannot be written at the start, ValueError where it is no recording; a later failure ends the recording.
     """
 
     def __init__(self, path: Path, limit_bytes: int, header: RecordingHeader) -> None:
@@ -34,6 +37,7 @@ class Recorder:
         self._counts = KernelCounts()
         self._own = OwnState()
         self._grown = 0
+        _set_aside(path)
         self._file: TextIO | None = self._begin(())
 
     def took(self, record: Record) -> None:
@@ -65,6 +69,8 @@ class Recorder:
 
     def _begin(self, lines: Iterable[str]) -> TextIO:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)  # it may have been there, empty and for others to read
         file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 (open until the agent ends)
         file.write(self._header)
         file.writelines(lines)
@@ -80,7 +86,7 @@ class Recorder:
         )
         try:
             self._file.close()
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._path.replace(_older(self._path))
             self._file = self._begin((*self._kept.lines(), *state))
         except OSError as error:
             self._give_up(error)
@@ -108,3 +114,22 @@ class Recorder:
             with contextlib.suppress(OSError):
                 self._file.close()
         self._file = None
+
+
+def _older(path: Path) -> Path:
+    return path.with_name(path.name + ".1")
+
+
+def _set_aside(path: Path) -> None:
+    """Keep the recording of an agent that ended. Raises ValueError before a file of another kind is lost."""
+    for file in (path, _older(path)):
+        if file.is_file() and not begins_recording(_first_line(file)):
+            raise ValueError(f"{file} is there and is no recording: choose another file with --record")
+    # One that ended before it took anything in must not cost the recording of the one before it.
+    if path.is_file() and path.stat().st_size > len(_first_line(path)):
+        path.replace(_older(path))
+
+
+def _first_line(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.readline(LONGEST_HEADER)

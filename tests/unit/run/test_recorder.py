@@ -11,7 +11,7 @@ from agent.core.counts import Count, CountKey, HookCounts, KernelCounts
 from agent.core.kinds import Kind
 from agent.core.observation import Observation, OwnState
 from agent.core.phases import Fact
-from agent.core.recording import PassedOver, RecordingHeader, parse_entries, parse_header
+from agent.core.recording import PassedOver, RecordingHeader, header_line, parse_entries, parse_header
 from agent.core.records import (
     ContainerExited,
     EndpointTerminating,
@@ -126,6 +126,35 @@ def test_a_recording_is_for_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "recording"
     Recorder(file, 1_000_000, HEADER).close(1)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_file_that_others_could_read_is_for_its_owner_only_from_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    file.touch(0o644)
+    file.chmod(0o644)
+    Recorder(file, 1_000_000, HEADER).close(1)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_an_agent_that_starts_again_keeps_the_recording_of_the_one_before(tmp_path: Path) -> None:
+    file = tmp_path / "recording"
+    live = recorded(file, 3, 10_000_000)
+    file.with_name("header").write_text(header_line(HEADER))
+    Recorder(file, 1_000_000, HEADER).close(1)
+    file.with_name("header").replace(file)  # of an agent that ended before it took anything in
+    Recorder(file, 1_000_000, HEADER).close(1)
+    before = replayed(tmp_path / "recording.1")
+    assert before.observation.terminations(before.counts) == live
+    assert replayed(file).entries == 1
+
+
+@pytest.mark.parametrize("name", ["recording", "recording.1"])
+def test_a_file_that_is_no_recording_is_never_written_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("root:x:0:0:root:/root:/bin/bash\n")
+    with pytest.raises(ValueError, match=rf"^\S*/{name} is there and is no recording: [^\n]*--record$"):
+        Recorder(tmp_path / "recording", 1_000_000, HEADER)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text().startswith("root:")
 
 
 def test_a_file_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:

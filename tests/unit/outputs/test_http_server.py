@@ -1,0 +1,89 @@
+"""The HTTP port: what it answers, and clients that go away."""
+
+import socket
+import struct
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator
+
+import pytest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from agent.outputs.http_server import HttpServer
+
+
+class Page(Collector):
+    """A page that is larger than a socket's buffers, or none at all."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.asked = 0
+
+    def collect(self) -> Iterable[Metric]:
+        self.asked += 1
+        if self.broken:
+            raise RuntimeError("no page today")
+        family = GaugeMetricFamily("large", "x" * 8_000_000)
+        family.add_metric([], 1)
+        return [family]
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page()
+
+
+@pytest.fixture
+def server(page: Page) -> Iterator[HttpServer]:
+    server = HttpServer("127.0.0.1", 0)
+    server.start(page, lambda: None)
+    yield server
+    server.stop()
+
+
+def ask_and_leave(server: HttpServer, path: str) -> None:
+    """A client that resets its connection before it has read its answer."""
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def healthy(server: HttpServer) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=5) as answer:
+        return bool(answer.read() == b"ok\n")
+
+
+def await_asked(page: Page, times: int) -> None:
+    deadline = time.monotonic() + 5
+    while page.asked < times:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.2)
+
+
+def test_a_client_that_goes_away_leaves_no_trace(
+    server: HttpServer, page: Page, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        ask_and_leave(server, "/metrics")
+    await_asked(page, 3)
+    assert healthy(server)
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
+
+
+def test_a_page_that_cannot_be_made_is_one_line(
+    server: HttpServer, page: Page, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    page.broken = True
+    ask_and_leave(server, "/metrics")
+    await_asked(page, 1)
+    assert healthy(server)
+    assert capfd.readouterr() == ("", "")
+    (record,) = caplog.records
+    assert record.getMessage().endswith(": RuntimeError: no page today")
