@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.cluster.failures import ConnectionSettingsError
 from agent.cluster.kube_proxy import DEFAULT_URL, KubeProxyWatch
@@ -185,3 +187,29 @@ def test_an_unusable_url_is_one_line(url: str) -> None:
 
 def test_the_default_is_kube_proxys_own() -> None:
     assert DEFAULT_URL == "http://127.0.0.1:10249/metrics"
+
+
+HEADS = st.sampled_from(
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        CHUNKED,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n",
+    ]
+)
+SAMPLE = b"kubeproxy_sync_proxy_rules_last_timestamp_seconds "
+
+
+@settings(max_examples=40, deadline=None)
+@given(HEADS, st.binary(max_size=100) | st.binary(max_size=40).map(lambda value: SAMPLE + value + b"\n"))
+def test_no_answer_ends_the_polling(head: bytes, rest: bytes) -> None:
+    def answer(_: bytes) -> Iterator[bytes]:
+        yield head + rest if len(server.requests) == 1 else ok(metrics(7, 6, 3))
+
+    with scripted(answer) as server, following(server, slow_seconds=0.02) as (_, told):
+        told.wait_for(
+            lambda states: any(isinstance(state, KubeProxyState) and state.pending == 3 for state in states)
+        )
