@@ -1,5 +1,7 @@
 """The agent's HTTP port: /metrics, /healthz, /readyz. Read-only."""
 
+import logging
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,8 +15,17 @@ Readiness = Callable[[], str | None]
 """None when the agent is ready, else what it waits for."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is no error; what is one is told in one line."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            _log.error("could not answer: %s: %s; please report it", type(error).__name__, error)
 
 
 class _Server6(_Server):
