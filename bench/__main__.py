@@ -1,6 +1,7 @@
 """Prints what the agent costs on this machine."""
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ from bench.tcpdump_count import refused_beside_tcpdump
 
 REFUSED = 100_000
 ANSWERED = 3_000
+STARTED = 3_000
 PODS = 250
 
 
@@ -86,12 +88,12 @@ def _refused_counted(kernel: KernelSide) -> int:
 def _program_costs(kernel: KernelSide, target: Target, cache: Path) -> None:
     empty = EmptyPrograms((status.hook.name for status in kernel.statuses if status.attached), cache)
     try:
-        for name, port, count in (("refused", CLOSED_PORT, REFUSED), ("answered", SERVED_PORT, ANSWERED)):
-
-            def work(port: int = port, count: int = count) -> None:
-                target.connect(port, count)
-
-            print(f"{count} connections, {name}:")
+        for title, count, work in (
+            ("connections, refused", REFUSED, lambda: target.connect(CLOSED_PORT, REFUSED)),
+            ("connections, answered", ANSWERED, lambda: target.connect(SERVED_PORT, ANSWERED)),
+            ("processes outside of pods", STARTED, _start_processes),
+        ):
+            print(f"{count} {title}:")
             for cost in costs_under(work, kernel, empty):
                 # A program that ran a few times beside the load says nothing about the load.
                 if cost.runs > count / 100:
@@ -100,12 +102,17 @@ def _program_costs(kernel: KernelSide, target: Target, cache: Path) -> None:
         empty.close()
 
 
-def _line(cost: Cost, connections: int) -> str:
+def _start_processes() -> None:
+    loop = f"number=0; while [ $number -lt {STARTED} ]; do /bin/true; number=$((number + 1)); done"
+    subprocess.run(["sh", "-c", loop], check=True)
+
+
+def _line(cost: Cost, count: int) -> str:
     return (
         f"  {cost.program:<16} {cost.nanoseconds:5.0f} ns a run,"
         f" an empty program {cost.empty_nanoseconds:4.0f} ns,"
         f" ratio {cost.nanoseconds / cost.empty_nanoseconds:4.1f},"
-        f" {cost.runs / connections:5.2f} runs a connection"
+        f" {cost.runs / count:5.2f} runs each"
     )
 
 

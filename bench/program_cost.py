@@ -32,7 +32,7 @@ def statistics_on() -> Iterator[None]:
         STATISTICS.write_text(before)
 
 
-def costs_under(work: Callable[[], None], kernel: KernelSide, empty: EmptyPrograms) -> list[Cost]:
+def costs_under(work: Callable[[], object], kernel: KernelSide, empty: EmptyPrograms) -> list[Cost]:
     """What each program that ran has cost while `work` went on, the busiest first."""
     with statistics_on():
         before, empty_before = kernel.program_runs(), empty.runs()

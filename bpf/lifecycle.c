@@ -46,12 +46,12 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     struct lc_pid_place target = place_of(leader), sender;
     struct lc_container empty = {}, *container;
     struct lc_record record = {};
-    u32 init_pid = READ(task, tgid);
+    u32 init_pid = number_of(task);
 
     container = containers.lookup(&init_pid);
     if (container && container->facts & FACT_EXITED)
         container = 0; /* of an older process with the same pid */
-    if (!container && (target.level == 0 || target.number != 1))
+    if (!container && (!init_pid || target.level == 0 || target.number != 1))
         return 0;
     sender = place_of((struct task_struct *)bpf_get_current_task());
     if (sender.level >= target.level && target.level)
@@ -85,7 +85,7 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
     record.at_ns = bpf_ktime_get_boot_ns();
     record.netns = container->netns;
     record.type = RECORD_SIGNAL;
-    record.pid = bpf_get_current_pid_tgid() >> 32;
+    record.pid = number_of_current();
     record.init_pid = init_pid;
     record.signal = signal;
     record.value = ctx->args[4];
@@ -102,7 +102,7 @@ int on_signal(struct bpf_raw_tracepoint_args *ctx) {
 int on_exec(struct bpf_raw_tracepoint_args *ctx) {
     struct task_struct *task = (struct task_struct *)ctx->args[0];
     u64 netns = netns_of_task(task);
-    u32 pid = bpf_get_current_pid_tgid() >> 32, *count;
+    u32 pid = number_of_current(), *count;
     struct lc_record record = {};
     struct lc_pid_place place;
     int zero = 0;
@@ -161,7 +161,7 @@ INLINE void send_exit(u32 type, u64 netns, u32 pid, struct task_struct *task, u6
 
 int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     struct task_struct *task = (struct task_struct *)ctx->args[0];
-    u32 pid = bpf_get_current_pid_tgid() >> 32;
+    u32 pid = number_of_current();
     struct lc_container *container = containers.lookup(&pid);
     u64 *netns = entered_into(pid), now;
     struct signal_struct *group;

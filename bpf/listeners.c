@@ -23,9 +23,11 @@ INLINE u32 init_pid_of_current(void) {
     u32 level = READ(pid, level);
     struct pid_namespace *namespace = 0;
 
-    if (level == 0 || level > 31)
-        return 0; /* in the host's pid namespace: no init process of its own */
+    if (level > 31)
+        return 0;
     bpf_probe_read_kernel(&namespace, sizeof(namespace), &pid->numbers[level].ns);
+    if (is_nodes_own(namespace, level))
+        return 0;
     reaper = READ(namespace, child_reaper);
 #pragma unroll
     for (int generation = 0; generation < ANCESTORS; generation++) {
@@ -35,12 +37,12 @@ INLINE u32 init_pid_of_current(void) {
             break;
         if (level_of(parent) < level) {
             if (cgroup_of(first) != cgroup_of(reaper))
-                return READ(first, tgid);
+                return number_of(first);
             break;
         }
         first = parent;
     }
-    return READ(reaper, tgid);
+    return number_of(reaper);
 }
 
 INLINE bool listens_on_loopback(struct sock *sk) {
@@ -98,7 +100,7 @@ INLINE void listener_opened(struct sock *sk) {
             .netns = key.netns,
             .type = RECORD_LISTENER_OPENED,
             .port = key.port,
-            .pid = bpf_get_current_pid_tgid() >> 32,
+            .pid = number_of_current(),
             .init_pid = init_pid,
         };
 
@@ -135,7 +137,7 @@ INLINE void listener_closed(struct sock *sk) {
             .netns = key.netns,
             .type = RECORD_LISTENER_CLOSED,
             .port = key.port,
-            .pid = bpf_get_current_pid_tgid() >> 32,
+            .pid = number_of_current(),
             .init_pid = port->init_pid,
             .value = by_exit,
         };

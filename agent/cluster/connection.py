@@ -4,8 +4,9 @@ Authentication and TLS are the kubernetes client's. Bodies are streamed and neve
 which would cost more memory than all the rest of the agent.
 """
 
+import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -21,6 +22,7 @@ from agent.cluster.statuses import status_message
 _CONNECT_SECONDS = 5.0
 _OPEN_CONNECTIONS_KEPT = 8
 _GONE = 410
+_UNAUTHORIZED = 401
 
 _DEAD_PEER_OPTIONS = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -32,14 +34,22 @@ _DEAD_PEER_OPTIONS = [
 
 
 class ApiConnection:
-    """Requests to one API server; safe to use from several threads."""
+    """Requests to one API server; safe to use from several threads.
 
-    def __init__(self, configuration: Configuration) -> None:
+    Credentials that are refused are read again: files with tokens and certificates get new content.
+    """
+
+    def __init__(self, configuration: Configuration, load: Callable[[], Configuration] | None = None) -> None:
+        """`load` reads the settings again; it may raise ConnectionSettingsError."""
+        self._load = load
+        self._credentials = Lock()
+        self._use(configuration)
+
+    def _use(self, configuration: Configuration) -> None:
         configuration.connection_pool_maxsize = _OPEN_CONNECTIONS_KEPT
         configuration.socket_options = [*HTTPConnection.default_socket_options, *_DEAD_PEER_OPTIONS]
-        self._configuration = configuration
-        self._pool: urllib3.PoolManager = ApiClient(configuration).rest_client.pool_manager
-        self._credentials = Lock()
+        pool: urllib3.PoolManager = ApiClient(configuration).rest_client.pool_manager
+        self._configuration, self._pool = configuration, pool
 
     @property
     def server(self) -> str:
@@ -68,6 +78,10 @@ class ApiConnection:
             return body
         with body:
             message = status_message(body.beginning()) or response.reason or "no reason given"
+        if response.status == _UNAUTHORIZED and self._load is not None:
+            # What cannot be read just now may be being written; the next attempt finds out.
+            with self._credentials, contextlib.suppress(ConnectionSettingsError):
+                self._use(self._load())
         if response.status == _GONE:
             raise Expired(message)
         raise StatusFailure(response.status, message, _seconds(response.headers.get("Retry-After")))
@@ -87,12 +101,16 @@ def connect(kubeconfig: Path | None) -> ApiConnection:
 
     Nothing is sent. Raises ConnectionSettingsError.
     """
-    configuration = Configuration()
-    if kubeconfig is None:
-        _load_pods_own(configuration)
-    else:
-        _load_file(kubeconfig, configuration)
-    return ApiConnection(configuration)
+
+    def load() -> Configuration:
+        configuration = Configuration()
+        if kubeconfig is None:
+            _load_pods_own(configuration)
+        else:
+            _load_file(kubeconfig, configuration)
+        return configuration
+
+    return ApiConnection(load(), load)
 
 
 def _load_pods_own(configuration: Configuration) -> None:

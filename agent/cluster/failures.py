@@ -19,6 +19,10 @@ class Unreachable(ApiFailure):
     """No answer, or a connection that broke."""
 
 
+class Silent(Unreachable):
+    """Nothing came for as long as an API server that has nothing to tell would be silent at most."""
+
+
 class Garbled(ApiFailure):
     """An answer that is not what the API promises, so that what it meant to say is lost."""
 

@@ -32,7 +32,6 @@ class NamespaceWatches:
         self._watches: dict[str, ResourceWatch] = {}
         self._lock = Lock()
         self._ended_restarts = 0
-        self._ended_last_event_ns: int | None = None
 
     @property
     def restarts(self) -> int:
@@ -42,10 +41,13 @@ class NamespaceWatches:
 
     @property
     def last_event_ns(self) -> int | None:
-        """When the API server last said something of them."""
+        """When the API server last said something of the namespace that it has been silent about longest.
+
+        None while no namespace is followed, and before the first answer: there is no view that could be old.
+        """
         with self._lock:
-            times = [self._ended_last_event_ns, *(watch.last_event_ns for watch in self._watches.values())]
-        return max((at_ns for at_ns in times if at_ns is not None), default=None)
+            times = [watch.last_event_ns for watch in self._watches.values()]
+        return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
     @property
     def followed(self) -> frozenset[str]:
@@ -77,8 +79,6 @@ class NamespaceWatches:
         watch.begin_to_stop()
         with self._lock:
             self._ended_restarts += watch.restarts
-            times = [self._ended_last_event_ns, watch.last_event_ns]
-            self._ended_last_event_ns = max((at for at in times if at is not None), default=None)
 
     def stop(self) -> None:
         """End all watches."""

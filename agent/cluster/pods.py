@@ -52,6 +52,8 @@ class NodePods:
         return uid
 
     def _tell(self, pod: Pod, at_ns: int) -> None:
+        if pod.host_network and pod.uid not in self._known:
+            _log.info("left out, being on the node's own network: pod %s/%s", pod.namespace, pod.name)
         if pod != self._known.get(pod.uid):
             self._emit(PodChanged(at_ns, pod))
             self._known[pod.uid] = pod

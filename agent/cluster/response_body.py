@@ -7,7 +7,7 @@ from typing import Self
 
 import urllib3
 
-from agent.cluster.failures import Garbled, Unreachable, one_line
+from agent.cluster.failures import Garbled, Silent, Unreachable, one_line
 
 _READ_BYTES = 65536
 _LONGEST_LINE_BYTES = 16 * 1024 * 1024
@@ -17,7 +17,7 @@ _LONGEST_BODY_BYTES = 256 * 1024 * 1024
 
 
 class ResponseBody:
-    """A body that one thread reads and another may cut off. Reading raises Unreachable or Garbled."""
+    """A body that one thread reads and another may cut off. Reading raises Unreachable, Silent or Garbled."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._response = response
@@ -67,5 +67,7 @@ class ResponseBody:
     def _pieces(self) -> Iterator[bytes]:
         try:
             yield from self._response.stream(_READ_BYTES, decode_content=True)
+        except urllib3.exceptions.ReadTimeoutError:
+            raise Silent("the connection is silent, as one to a dead server is") from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise Unreachable(f"the connection broke: {one_line(str(error))}") from None

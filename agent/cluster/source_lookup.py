@@ -81,12 +81,15 @@ class SourceLookup:
                 self._emit(self._identified(source))
             except ApiFailure as failure:
                 self._wait_after(failure, source)
-                continue
-            self._backoff.reset()
-            with self._asked:
-                # It stays first until it is answered, so that nobody asks again meanwhile.
-                self._waiting.popleft()
-            self._stopping.wait(_SECONDS_BETWEEN)
+            except Exception as error:
+                # A fault here must not end all looking up.
+                self._wait_after(Garbled(f"{type(error).__name__}: {error}"), source)
+            else:
+                self._backoff.reset()
+                with self._asked:
+                    # It waits until it is answered, so that nobody asks again meanwhile.
+                    self._waiting.popleft()
+                self._stopping.wait(_SECONDS_BETWEEN)
 
     def _next(self) -> WantedSource | None:
         with self._asked:
@@ -96,7 +99,10 @@ class SourceLookup:
     def _wait_after(self, failure: ApiFailure, source: WantedSource) -> None:
         level = logging.DEBUG if self._backoff.failures else logging.WARNING
         _log.log(level, "looking up who %s is: %s; trying again", source.address, failure)
-        self._stopping.wait(self._backoff.next_seconds())
+        with self._asked:
+            # One address that is never answered must not keep the others from being.
+            self._waiting.rotate(-1)
+        self._stopping.wait(self._backoff.seconds_after(failure))
 
     def _identified(self, source: WantedSource) -> SourceIdentified:
         query = {"fieldSelector": f"status.podIP={source.address}", "resourceVersion": "0"}

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agent.cluster.backoff import Backoff
 from agent.cluster.connection import ApiConnection
-from agent.cluster.failures import ApiFailure, Expired, Garbled, StatusFailure, Unreachable
+from agent.cluster.failures import ApiFailure, Expired, Garbled, Silent, StatusFailure, Unreachable
 from agent.cluster.response_body import ResponseBody
 from agent.cluster.watch_event import Change, JsonObject, event_of, listing_of
 
@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 _FROM_CACHE = "0"
 _FROM_ETCD = ""
 _RESOURCE_VERSION_TOO_LARGE = 504
-_LONGEST_ASKED_WAIT_SECONDS = 60.0
 _STOP_SECONDS = 2.0
 
 
@@ -214,12 +213,12 @@ class ResourceWatch:
             return
         was_connected, self._connected = self._connected, False
         first = self._backoff.failures == 0
-        if isinstance(failure, (Expired, Garbled)):
+        if isinstance(failure, (Expired, Garbled, Silent)):
+            # Silent too: an API server whose etcd was restored has nothing to tell a watch from a version
+            # that it has not reached, not even a bookmark.
             self._version = None
         self._restarts += 1
-        wait = self._backoff.next_seconds()
-        if isinstance(failure, StatusFailure) and failure.retry_after_seconds is not None:
-            wait = max(wait, min(failure.retry_after_seconds, _LONGEST_ASKED_WAIT_SECONDS))
+        wait = self._backoff.seconds_after(failure)
         level = logging.WARNING if first or was_connected else logging.DEBUG
         _log.log(
             logging.INFO if isinstance(failure, Expired) else level,

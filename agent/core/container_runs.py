@@ -4,6 +4,9 @@ from agent.core.boundaries import reach
 from agent.core.container_run import ContainerRun
 from agent.core.life import PodLife
 
+REMEMBERED_NAMES = 64
+"""Container IDs kept of one pod: a crash loop has no end."""
+
 
 def run_of_init(life: PodLife, init_pid: int) -> ContainerRun | None:
     """The latest run with this init process: pids are used again."""
@@ -61,6 +64,8 @@ def identify(life: PodLife, init_pid: int, container_id: str) -> None:
 def name_run(life: PodLife, name: str, container_id: str) -> ContainerRun:
     """The run with this container ID, which belongs to the container of this name; made if it is new."""
     life.names[container_id] = name
+    while len(life.names) > REMEMBERED_NAMES:
+        del life.names[next(iter(life.names))]
     run = _run_with_id(life, container_id) or _unnamed_run_of_only_container(life)
     if run is None:
         run = ContainerRun(container_id=container_id)

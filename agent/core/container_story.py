@@ -135,7 +135,9 @@ def _is_sidecar(life: PodLife, run: ContainerRun) -> bool:
 
 
 def process_entered(life: PodLife, record: ProcessEntered) -> None:
-    """A process was started in a container from outside: perhaps its hook."""
+    """A process was started in a container from outside: perhaps its hook, but not if it is the container."""
+    if run_of_init(life, record.pid) is not None:
+        return
     life.seen_processes.append(SeenProcess(record))
     judge_hooks(life)
 

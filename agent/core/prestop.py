@@ -42,10 +42,18 @@ def outcome_of(hook: PreStop | None, run: ContainerRun, grace_seconds: float) ->
     if ended is None:
         return _outcome_without_an_end(hook, run, started.at_ns)
     if hook.seconds is not None and ended.at_ns < _due_ns(hook.seconds, started.at_ns) - TOLERANCE_NS:
+        if _was_killed_outright(run):
+            return PreStopOutcome.UNKNOWN
         return PreStopOutcome.CUT_BY_GRACE if cut else PreStopOutcome.SHORTER
     if cut and hook.seconds is None and Boundary.KILL_SIGNAL in run.boundaries:
         return PreStopOutcome.CUT_BY_GRACE
     return PreStopOutcome.RAN if _was_proven(hook, run) else PreStopOutcome.UNKNOWN
+
+
+def _was_killed_outright(run: ContainerRun) -> bool:
+    """Whether somebody killed the container without asking it to stop: that says nothing of its hook."""
+    killed, stopped = (run.boundaries.get(b) for b in (Boundary.KILL_SIGNAL, Boundary.STOP_SIGNAL))
+    return killed is not None and killed == stopped
 
 
 def _due_ns(seconds: float, started_ns: int) -> int:

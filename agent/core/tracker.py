@@ -318,9 +318,10 @@ class Tracker:
         watched = [
             life
             for life in self.lives.values()
-            if life.dying or life.restarting or self._news_under_way(life, now)
+            if (life.dying and not _is_stuck(life, now)) or self._news_under_way(life, now)
         ]
-        dying = {life.pod.namespace for life in watched}
+        restarting = [life for life in self.lives.values() if life.restarting and not _is_stuck(life, now)]
+        dying = {life.pod.namespace for life in (*watched, *restarting)}
         for namespace in sorted(dying - self._followed):
             yield FollowNamespace(namespace)
         for namespace in sorted(self._followed - dying):
@@ -359,6 +360,17 @@ class Tracker:
 def _keeping_addresses(known: Pod, current: Pod) -> Pod:
     """A pod's last status can list no address any more; where it was is still where traffic goes."""
     return current if current.addresses else replace(current, addresses=known.addresses)
+
+
+def _is_stuck(life: PodLife, now: int) -> bool:
+    """Whether nothing has happened to the pod for so long that watching its namespace is not worth its cost.
+
+    A finalizer keeps an object for days, and a container that crashes at every start is never up again.
+    """
+    patience_ns = LONGEST_PROPAGATION_SECONDS * 1e9
+    if Boundary.NETWORK_REMOVED not in life.boundaries:
+        patience_ns += life.pod.grace_seconds * 1e9
+    return now - life.last_boundary_ns > patience_ns
 
 
 def _not_after_the_signal(life: PodLife, deletion: Moment) -> Moment:

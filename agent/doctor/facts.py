@@ -60,7 +60,10 @@ class HookProbe:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that the checks judge. Capabilities are named as in capabilities(7)."""
+    """Everything that the checks judge. Capabilities are named as in capabilities(7).
+
+    `pods` are those that processes in /proc belong to, by their cgroups: what the agent itself goes by.
+    """
 
     effective_uid: int
     capabilities: frozenset[str]
@@ -73,5 +76,6 @@ class Facts:
     lockdown: str | None
     hooks: HookProbe
     cgroups: CgroupLayout
+    pods: int
     api: Api
     kube_proxy: Probe

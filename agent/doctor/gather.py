@@ -18,6 +18,7 @@ from agent.kernel.capabilities import OWN_STATUS, effective_capabilities
 from agent.kernel.errors import KernelSideError
 from agent.kernel.loader import load_programs
 from agent.kernel.namespaces import cookie_here
+from agent.kernel.processes import pod_processes
 
 LOCKDOWN = Path("/sys/kernel/security/lockdown")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -43,6 +44,7 @@ def gather(kubeconfig: str | None, node_name: str, kube_proxy_metrics: str, cach
         lockdown=_lockdown(),
         hooks=_hooks(cache) if uid == 0 else HookProbe(problem="not tried: only root may attach programs"),
         cgroups=cgroup_layout(mounts),
+        pods=len({process.pod_uid for process in pod_processes()}),
         api=ask_api(kubeconfig, node_name, ANSWER_SECONDS),
         kube_proxy=ask_kube_proxy(kube_proxy_metrics),
     )

@@ -1,6 +1,6 @@
 """Compiles and attaches the programs in a process of its own, hands their descriptors over, and ends.
 
-bcc and its compiler cost 135 MB of memory that nobody needs once the programs run. Run as
+bcc and its compiler cost 170 MB of memory that nobody needs once the programs run. Run as
 `python -m agent.kernel.loader_child SOCKET REQUEST`; the answer is one JSON object, its length before it, and
 then one message per descriptor.
 """
@@ -21,6 +21,7 @@ from agent.kernel.hooks import AttachType, Hook, HookPlan, HookStatus, plan_hook
 SOURCES = (
     "records.h",
     "state.c",
+    "process_numbers.c",
     "packets.c",
     "probes.c",
     "counting.c",
@@ -53,6 +54,11 @@ MAPS = (
 )
 
 KALLSYMS = Path("/proc/kallsyms")
+PID_NAMESPACE = Path("/proc/self/ns/pid")
+INITIAL_PID_NAMESPACE = 0xEFFFFFFC
+"""PROC_PID_INIT_INO of linux/proc_ns.h."""
+PID_LEVELS = 8
+"""How deep the pid namespace of a node may be nested; a node that is a container is at 1."""
 
 
 def program_text(directory: Path) -> str:
@@ -75,6 +81,13 @@ def consumed_syn_range(kallsyms: Path = KALLSYMS) -> tuple[int, int] | None:
             if name == "tcp_rcv_state_process":
                 start = int(address, 16)
     return None
+
+
+def pid_namespace_macros(inode: int) -> tuple[str, ...]:
+    """None on a machine of its own: there the kernel's numbers of processes are those of /proc."""
+    if inode == INITIAL_PID_NAMESPACE:
+        return ()
+    return (f"PID_NAMESPACE={inode}U", f"PID_LEVELS={PID_LEVELS}")
 
 
 def load(request: dict[str, Any]) -> tuple[list[HookStatus], dict[str, int]]:
@@ -101,7 +114,8 @@ def compile_programs(tree: Path, text: str, plan: HookPlan, host_netns: int) -> 
         raise KernelSideError(
             f"bcc is missing ({error}): install the distribution's own (Debian: apt install python3-bpfcc)"
         ) from None
-    flags = [*COMPILER_FLAGS, f"-DHOST_NETNS={host_netns}ULL", *(f"-D{macro}" for macro in plan.macros)]
+    macros = (*plan.macros, *pid_namespace_macros(PID_NAMESPACE.stat().st_ino))
+    flags = [*COMPILER_FLAGS, f"-DHOST_NETNS={host_netns}ULL", *(f"-D{macro}" for macro in macros)]
     try:
         return BPF(text=text.encode(), cflags=flags), lib
     except Exception as error:

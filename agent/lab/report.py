@@ -13,6 +13,7 @@ from agent.lab.node.outcome import Outcome, Via
 from agent.lab.paint import Colour, Paint
 from agent.lab.play import Played
 from agent.lab.scenario import Variant
+from agent.lab.verdict import astray
 
 WIDTH = 100
 _LABEL = 14
@@ -45,7 +46,11 @@ def play_text(played: Played, problems: Iterable[str], paint: Paint) -> str:
     if played.lastcall is not None:
         lines += _table(played, played.lastcall)
         lines += _wrapped("late", _late(played.lastcall))
-        lines += _wrapped("lag", _lag(played.lastcall))
+        lines += _wrapped("lag", _lag(played, played.lastcall))
+        if lost := astray(played):
+            lines += _wrapped(
+                "", f"{lost} refused timed out for the client: the reset went with the pod's network."
+            )
     found = list(problems)
     lines += [paint(Colour.BAD, line) for problem in found for line in _wrapped("", problem)]
     if not found:
@@ -127,9 +132,10 @@ def _late(counted: LastcallCounts) -> str:
     return f"{sum(by_phase.values())} new connections that dying pods still accepted ({_phases(by_phase)})"
 
 
-def _lag(counted: LastcallCounts) -> str:
+def _lag(played: Played, counted: LastcallCounts) -> str:
     if counted.longest_lag is None:
-        return "not observed"
+        alone = played.scenario.workload(played.variant).replicas == 1
+        return "none: traffic to the last endpoint is sent by design" if alone else "not observed"
     words = [
         f"{_STAGE_NAMES[stage]} {counted.stages[stage].mean:.2f} s"
         for stage in STAGES

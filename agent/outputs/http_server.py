@@ -11,21 +11,20 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+_log = logging.getLogger(__name__)
+
 Readiness = Callable[[], str | None]
 """None when the agent is ready, else what it waits for."""
-
-
-_log = logging.getLogger(__name__)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no error; what is one is told in one line."""
-        error = sys.exception()
+        """One line at most: a client that goes away before its answer is nobody's fault."""
+        error = sys.exc_info()[1]
         if not isinstance(error, OSError):
-            _log.error("could not answer: %s: %s; please report it", type(error).__name__, error)
+            _log.error("could not answer %s: %s: %s", client_address, type(error).__name__, error)
 
 
 class _Server6(_Server):

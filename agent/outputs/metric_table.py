@@ -129,7 +129,8 @@ WATCH_RESTARTS = Metric(
 LAST_WATCH_EVENT = Metric(
     "lastcall_last_watch_event_timestamp_seconds",
     MetricType.GAUGE,
-    "When the API server last said anything, in seconds since the epoch; absent before it did.",
+    "When the API server last said anything of what is watched, in seconds since the epoch; absent before it "
+    "did, and while nothing is watched.",
     ("resource",),
 )
 BUILD_INFO = Metric("lastcall_build_info", MetricType.GAUGE, "The agent's version.", ("version",))

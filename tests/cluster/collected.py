@@ -1,6 +1,7 @@
 """Collects what a thread tells and waits for it."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -33,3 +34,11 @@ class Collected(Generic[T]):
             if not self._grew.wait_for(lambda: met(self._items), patience):
                 raise AssertionError(f"waited {patience} s in vain; told so far: {self._items}")
             return list(self._items)
+
+
+def wait_until(met: Callable[[], object]) -> None:
+    """Wait for what no thread tells of; fails the test if it does not come about."""
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while not met():
+        assert time.monotonic() < ends, "waited in vain"
+        time.sleep(0.01)

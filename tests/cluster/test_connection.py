@@ -55,6 +55,25 @@ def test_a_token_file_is_read(tmp_path: Path) -> None:
             assert b'"PodList"' in body.whole()
 
 
+def test_a_token_file_whose_token_was_replaced_costs_one_attempt(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    with ApiServer(token="first") as api:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+        kubeconfig.write_text(
+            kubeconfig.read_text().replace('"user": {}', f'"user": {{"tokenFile": "{token}"}}')
+        )
+        connection = connect(kubeconfig)
+        with connection.get("/api/v1/pods", {}, 5) as body:
+            body.whole()
+        api.token = "second"
+        token.write_text("second")
+        with pytest.raises(StatusFailure, match="says 401"):
+            connection.get("/api/v1/pods", {}, 5)
+        with connection.get("/api/v1/pods", {}, 5) as body:
+            assert b'"PodList"' in body.whole()
+
+
 def test_the_query_and_the_agents_name_are_sent(tmp_path: Path) -> None:
     with scripted(always(ok(b"{}"))) as server:
         with connected(server.url, tmp_path).get("/api/v1/pods", {"fieldSelector": "a=b c"}, 5) as body:

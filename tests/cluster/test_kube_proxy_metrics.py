@@ -1,5 +1,8 @@
 """kube-proxy's metrics -> how far it is; needs nothing."""
 
+import itertools
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,3 +129,46 @@ def test_no_sample_breaks_the_reader(rest: bytes, size: int) -> None:
     except NotKubeProxyMetricsError:
         return
     assert found.synced_ns is None or found.synced_ns > 0
+
+
+FAMILIES = st.sampled_from(
+    ["", '{ip_family="IPv4"}', '{ip_family="IPv6"}', '{ip_family="IPv6",mode="nftables"}']
+)
+NOISE = st.sampled_from(
+    [
+        "# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds When it was",
+        "# TYPE kubeproxy_sync_proxy_rules_endpoint_changes_pending gauge",
+        'kubeproxy_sync_proxy_rules_duration_seconds_bucket{le="0.001"} 7 # {trace_id="a"} 0.0004 1.5e9',
+        "kubeproxy_sync_proxy_rules_last_timestamp_seconds_total 9",
+        "kubeproxy_sync_proxy_rules_service_changes_pending NaN",
+        "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
+        "",
+        " kubeproxy_sync_proxy_rules_endpoint_changes_pending 99",
+        "\x00\ufffd{}} +Inf",
+    ]
+)
+
+
+@given(
+    synced=st.dictionaries(FAMILIES, st.integers(1, 2 * 10**9), max_size=5),
+    pending=st.dictionaries(FAMILIES, st.integers(0, 10**6), min_size=1, max_size=5),
+    noise=st.lists(NOISE, max_size=20),
+    random=st.randoms(use_true_random=False),
+    cuts=st.lists(st.integers(0, 4000), max_size=10),
+)
+def test_the_samples_are_found_whatever_stands_between_them_and_wherever_the_answer_is_cut(
+    synced: dict[str, int],
+    pending: dict[str, int],
+    noise: list[str],
+    random: Random,
+    cuts: list[int],
+) -> None:
+    lines = [f"{PREFIX}last_timestamp_seconds{labels} {value}" for labels, value in synced.items()]
+    lines += [f"{PREFIX}endpoint_changes_pending{labels} {value}" for labels, value in pending.items()]
+    lines += noise
+    random.shuffle(lines)
+    text = "\n".join([*lines, ""]).encode()
+    at = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    found = sync_progress_of(text[start:end] for start, end in itertools.pairwise(at))
+    assert found.pending == sum(pending.values())
+    assert found.synced_ns == max((value * 10**9 for value in synced.values()), default=None)

@@ -7,6 +7,7 @@ import pytest
 from agent.cluster.pods import NodePods
 from agent.cluster.watch_event import Change
 from agent.core.records import ClusterRecord, PodChanged, PodRemoved, PodsListed
+from tests.cluster.api_server import a_pod
 from tests.recordings.reader import recorded_deletions, recorded_events
 
 
@@ -81,3 +82,16 @@ def test_a_listed_pod_that_is_no_longer_understood_is_not_taken_for_gone() -> No
     pods.listed((first.object,), 1)
     pods.listed(({**first.object, "spec": "junk"},), 2)
     assert told[1:] == [PodsListed(1), PodsListed(2)]
+
+
+def test_a_pod_on_the_nodes_own_network_is_said_to_be_left_out_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    pod = a_pod("kube-proxy-x")
+    pod["spec"]["hostNetwork"] = True
+    told: list[ClusterRecord] = []
+    pods = NodePods(told.append)
+    for at_ns in (1, 2):
+        pods.listed((pod,), at_ns)
+    assert [record.getMessage() for record in caplog.records] == [
+        "left out, being on the node's own network: pod shop/kube-proxy-x"
+    ]

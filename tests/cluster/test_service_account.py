@@ -77,9 +77,28 @@ def clock(
 def test_a_token_that_the_kubelet_has_replaced_is_used_within_a_minute(clock: Clock, tmp_path: Path) -> None:
     connection = connect(None)
     (tmp_path / "token").write_text("second")
+    clock.ahead = datetime.timedelta(seconds=61)
+    with connection.get("/api/v1/pods", {}, 5) as body:
+        assert body.whole() == b"{}"
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_token_that_is_refused_is_read_again_at_once(tmp_path: Path) -> None:
+    connection = connect(None)
+    (tmp_path / "token").write_text("second")
     with pytest.raises(StatusFailure, match="401"):
         connection.get("/api/v1/pods", {}, 5)
-    clock.ahead = datetime.timedelta(seconds=61)
+    with connection.get("/api/v1/pods", {}, 5) as body:
+        assert body.whole() == b"{}"
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_refused_token_is_kept_while_its_file_is_being_written(tmp_path: Path) -> None:
+    connection = connect(None)
+    for content in ("", "second"):
+        (tmp_path / "token").write_text(content)
+        with pytest.raises(StatusFailure, match="401"):
+            connection.get("/api/v1/pods", {}, 5)
     with connection.get("/api/v1/pods", {}, 5) as body:
         assert body.whole() == b"{}"
 

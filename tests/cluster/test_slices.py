@@ -14,7 +14,7 @@ from agent.core.records import ClusterRecord, EndpointTerminating
 from agent.lab.controlplane.api import ApiServer
 from agent.lab.controlplane.resources import ENDPOINT_SLICES, JsonObject
 from tests.cluster.api_server import NODE, QUICK, connection_to
-from tests.cluster.collected import Collected
+from tests.cluster.collected import Collected, wait_until
 from tests.recordings.reader import recorded_events
 
 MILLISECOND = 1_000_000
@@ -188,15 +188,14 @@ def test_slices_are_watched_only_where_and_while_asked(api: ApiServer, tmp_path:
     (record,) = told.wait_for(len)
     assert record == EndpointTerminating(record.at_ns, "a", "web", removed=False, ready_left=1)
     assert abs(time.time_ns() - record.at_ns) < 5_000_000_000
-    last_event_ns = watches.last_event_ns
-    assert last_event_ns is not None
+    assert (watches.last_event_ns or 0) >= record.at_ns
     watches.unfollow("shop")
     watches.unfollow("shop")
     api.store.update(ENDPOINT_SLICES, "shop", "web-1", lambda _: a_slice("web-1"))
     time.sleep(0.2)
     assert told.items == [record]
     assert watches.followed == frozenset()
-    assert (watches.last_event_ns or 0) >= last_event_ns
+    assert watches.last_event_ns is None
     assert api.traffic().requests == {("list", "endpointslices"): 1, ("watch", "endpointslices"): 1}
     watches.stop()
 
@@ -214,6 +213,28 @@ def test_an_endpoint_already_terminating_when_the_watch_begins_is_told(
     finally:
         watches.stop()
     assert watches.followed == frozenset()
+
+
+def test_the_view_is_as_old_as_that_of_the_namespace_heard_of_longest_ago(
+    api: ApiServer, tmp_path: Path
+) -> None:
+    slice_in_bank = a_slice("pay-1", ("a", True, False))
+    slice_in_bank["metadata"]["namespace"] = "bank"
+    watches = watch_slices(connection_to(api, tmp_path), NODE, Collected[ClusterRecord](), timing=QUICK)
+    watches.follow("shop")
+    wait_until(lambda: watches.last_event_ns)
+    wait_until(lambda: api.traffic().requests.get(("watch", "endpointslices")))
+    of_shop = watches.last_event_ns
+    watches.follow("bank")
+    wait_until(lambda: api.traffic().requests.get(("watch", "endpointslices")) == 2)
+    api.store.create(ENDPOINT_SLICES, slice_in_bank)
+    time.sleep(0.2)
+    assert watches.last_event_ns == of_shop
+    watches.unfollow("shop")
+    assert of_shop is not None
+    assert (watches.last_event_ns or 0) > of_shop
+    watches.stop()
+    assert watches.last_event_ns is None
 
 
 def test_restarts_of_ended_watches_go_on_counting(api: ApiServer, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from kubernetes.client import Configuration
 
+from agent.cluster.backoff import Backoff
 from agent.cluster.connection import ApiConnection
+from agent.cluster.failures import StatusFailure
 from agent.cluster.source_lookup import WAITING_AT_MOST, SourceLookup, owner_of
 from agent.core.fields import Fields
 from agent.core.records import ClusterRecord, SourceIdentified, SourceKind, Workload
@@ -136,3 +138,50 @@ def test_a_flood_of_addresses_is_bounded_and_what_is_passed_over_is_counted(serv
     assert lookup.passed_over == 100_000 - WAITING_AT_MOST
     lookup.stop()
     assert server.requests == []
+
+
+def test_an_address_that_is_never_answered_does_not_keep_others_from_being(server: ScriptedServer) -> None:
+    stuck, fine = ADDRESS, ip_address("10.9.0.8")
+
+    def answer(head: bytes) -> Iterator[bytes]:
+        yield ok(b"junk") if f"D{stuck}&".encode() in head else answer_with()
+
+    server.answer = answer
+    told: Collected[ClusterRecord] = Collected()
+    lookup = lookup_at(server, told)
+    lookup.ask([WantedSource(stuck, SEEN), WantedSource(fine, SEEN)])
+    (record,) = told.wait_for(len)
+    lookup.stop()
+    assert record == SourceIdentified(record.at_ns, fine, SourceKind.EXTERNAL)
+
+
+def test_a_record_that_cannot_be_delivered_does_not_end_the_looking_up(server: ScriptedServer) -> None:
+    told: Collected[ClusterRecord] = Collected()
+    faults = [RuntimeError("first")]
+
+    def emit(record: ClusterRecord) -> None:
+        if faults:
+            raise faults.pop()
+        told(record)
+
+    lookup = SourceLookup(connection_to(server), emit, first_retry_seconds=0.02)
+    lookup.start()
+    lookup.ask([WANTED])
+    told.wait_for(len)
+    lookup.stop()
+
+
+def test_an_address_of_a_second_family_is_asked_for_as_kubernetes_writes_it(server: ScriptedServer) -> None:
+    told: Collected[ClusterRecord] = Collected()
+    lookup = lookup_at(server, told)
+    lookup.ask([WantedSource(ip_address("FD00:0::0:7"), SEEN)])
+    told.wait_for(len)
+    lookup.stop()
+    assert b"fieldSelector=status.podIP%3Dfd00%3A%3A7&" in server.requests[0]
+
+
+def test_the_wait_is_no_shorter_than_the_api_server_asks_for() -> None:
+    backoff = Backoff(0.01, 0.02)
+    assert backoff.seconds_after(StatusFailure(429, "slow down", 7)) == 7
+    assert backoff.seconds_after(StatusFailure(429, "slow down", 3600)) == 60
+    assert backoff.seconds_after(StatusFailure(429, "slow down")) < 1

@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -19,8 +19,9 @@ from agent.core.records import ClusterRecord, PodChanged, PodRemoved, PodsListed
 from agent.lab.controlplane.api import ApiServer
 from agent.lab.controlplane.kubeconfig import write_kubeconfig
 from agent.lab.controlplane.resources import PODS
+from agent.lab.controlplane.store import Store
 from tests.cluster.api_server import NODE, QUICK, a_pod, connection_to, deleted_at
-from tests.cluster.collected import PATIENCE_SECONDS, Collected
+from tests.cluster.collected import Collected, wait_until
 from tests.cluster.scripted_server import CHUNKED, ok, scripted
 
 Told = Collected[ClusterRecord]
@@ -42,13 +43,6 @@ def watching(
     with ExitStack() as stack:
         stack.callback(watch.stop)
         yield watch, told
-
-
-def wait_until(met: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE_SECONDS
-    while not met():
-        assert time.monotonic() < ends, "waited in vain"
-        time.sleep(0.01)
 
 
 def names(records: list[ClusterRecord]) -> list[str]:
@@ -147,6 +141,10 @@ def test_an_api_server_that_goes_away_is_noticed_and_its_pods_kept(api: ApiServe
         api.pause()
         wait_until(lambda: not watch.connected)
         assert removed(told.items) == []
+        told_ns = watch.last_event_ns
+        assert told_ns is not None
+        wait_until(lambda: watch.restarts >= 4)
+        assert watch.last_event_ns == told_ns, "what is known gets older, and shows it"
         api.start()
         wait_until(lambda: watch.connected)
         assert names(told.items) == ["web"]
@@ -265,6 +263,30 @@ def test_a_watch_that_ends_in_the_ordinary_way_is_no_failure(api: ApiServer, tmp
         assert watch.connected
 
 
+def test_a_watch_goes_on_with_the_token_that_replaced_its_own(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    with ApiServer(token="first") as api:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+        kubeconfig.write_text(
+            kubeconfig.read_text().replace('"user": {}', f'"user": {{"tokenFile": "{token}"}}')
+        )
+        told: Told = Collected()
+        watch = watch_pods(connect(kubeconfig), NODE, told, timing=QUICK)
+        watch.start()
+        try:
+            wait_until(lambda: watch.connected)
+            token.write_text("second")
+            api.token = "second"
+            api.drop_connections()
+            wait_until(lambda: watch.restarts)
+            api.store.create(PODS, a_pod("web"))
+            assert names(told.wait_for(names)) == ["web"]
+            assert lists(told.items) == 1
+        finally:
+            watch.stop()
+
+
 def test_a_silent_stream_is_given_up(api: ApiServer, tmp_path: Path) -> None:
     with watching(api, tmp_path, replace(QUICK, watch_silence=0.3)) as (watch, told):
         wait_until(lambda: watch.restarts >= 1)
@@ -312,6 +334,27 @@ def test_an_api_server_whose_versions_went_back_is_listed_again(tmp_path: Path) 
         finally:
             stopped.set()
             watch.stop()
+
+
+def test_a_restored_etcd_is_noticed_though_the_api_server_tells_nothing_of_it(tmp_path: Path) -> None:
+    """A real API server sends a watch from a version of the future neither events nor bookmarks."""
+    with ApiServer(bookmark_seconds=0.1) as api:
+        for number in range(40):
+            api.store.create(PODS, a_pod(f"before-{number}"))
+        with watching(api, tmp_path, replace(QUICK, watch_silence=0.8)) as (watch, told):
+            told.wait_for(lists)
+            wait_until(lambda: watch.connected)
+            api.pause()
+            api.store = Store()
+            api.store.create(PODS, a_pod("before-0"))
+            api.store.create(PODS, a_pod("restored"))
+            api.start()
+            records = told.wait_for(lambda records: len(removed(records)) == 39)
+            assert "restored" in names(records)
+            assert "uid-of-before-0" not in removed(records)
+            dying = deleted_at(a_pod("before-0"), "2026-11-30T01:11:55Z", 15)
+            api.store.update(PODS, "shop", "before-0", lambda _: dying)
+            told.wait_for(lambda records: names(records)[-1] == "before-0")
 
 
 def test_a_listener_that_fails_is_told_again(api: ApiServer, tmp_path: Path) -> None:

@@ -98,6 +98,14 @@ def test_it_runs_on_every_node_in_the_nodes_own_namespaces() -> None:
     assert spec["priorityClassName"] == "system-node-critical"
 
 
+def test_the_namespace_has_a_quota_for_the_priority_that_the_pods_have() -> None:
+    """Without one GKE refuses them."""
+    quota = next(each for each in resources() if each["kind"] == "ResourceQuota")
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope["values"] == [daemonset()["spec"]["template"]["spec"]["priorityClassName"]]
+    assert quota["metadata"]["namespace"] == daemonset()["metadata"]["namespace"]
+
+
 @pytest.mark.parametrize("least", [False, True])
 def test_the_root_file_system_is_read_only_and_the_user_root(least: bool) -> None:
     context = container(least_capabilities=least)["securityContext"]

@@ -11,6 +11,7 @@ from tests.deploy.manifests import DEPLOY, daemonset, documents, resources
 
 MODELS = {
     ("v1", "Namespace"): models.V1Namespace,
+    ("v1", "ResourceQuota"): models.V1ResourceQuota,
     ("v1", "ServiceAccount"): models.V1ServiceAccount,
     ("rbac.authorization.k8s.io/v1", "ClusterRole"): models.V1ClusterRole,
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): models.V1ClusterRoleBinding,

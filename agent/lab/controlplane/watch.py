@@ -67,7 +67,9 @@ class Watch:
             batch = [event for change in changes if (event := self._event(change))]
             if self.options.allow_bookmarks and now >= bookmark_at:
                 bookmark_at = now + self.bookmark_seconds
-                batch.append(self._bookmark(revision, initial_events_end=False))
+                # As a real one: a watch from a version of the future gets no bookmark before that is reached.
+                if reached >= revision:
+                    batch.append(self._bookmark(revision, initial_events_end=False))
             if batch:
                 yield batch
             pause = min(ends_at, bookmark_at if self.options.allow_bookmarks else ends_at) - self.monotonic()

@@ -97,3 +97,31 @@ def test_any_nesting_gives_the_innermost_pod(
     expected = CgroupIdentity(pod_uid=str(uid), container_id=CONTAINER)
     assert identity_of_path(path) == expected
     assert identity_of_process(f"0::/\n7:cpu,cpuacct:{path}\n") == expected
+
+
+@given(
+    row=st.sampled_from(REPORTED),
+    around=st.lists(st.text(max_size=40).filter(lambda line: "pod" not in line), max_size=6),
+    place=st.integers(0, 6),
+)
+def test_lines_of_other_hierarchies_do_not_hide_a_reported_line(
+    row: dict[str, str], around: list[str], place: int
+) -> None:
+    if row["form"] == "path" or not (row["pod_uid"] and row["container_id"]):
+        return
+    own = row["text"].replace("\\n", "\n")
+    found = identity_of_process("\n".join([*around[:place], own, *around[place:]]))
+    assert (found.pod_uid, found.container_id) == (row["pod_uid"], row["container_id"])
+
+
+@given(
+    row=st.sampled_from(REPORTED), start=st.integers(0, 400), cut=st.integers(0, 60), put=st.text(max_size=8)
+)
+def test_a_damaged_line_gives_no_identity_that_is_not_written_in_it(
+    row: dict[str, str], start: int, cut: int, put: str
+) -> None:
+    whole = row["text"].replace("\\n", "\n")
+    text = whole[:start] + put + whole[start + cut :]
+    found = identity_of_process(text)
+    assert found.container_id is None or found.container_id in text
+    assert found.pod_uid is None or found.pod_uid in text.replace("_", "-")

@@ -167,3 +167,13 @@ def test_of_a_cut_hook_the_end_is_the_signal_though_the_kubelet_complains_later(
     _, run = deleted(EXEC, signal(4.0), replace(FAILED, at_ns=at(4.026)), grace=4)
     ended = run.boundaries[Boundary.PRESTOP_ENDED]
     assert (ended.at_ns, ended.source) == (at(4.0), Source.EVENT)
+
+
+def test_a_container_that_starts_meanwhile_is_not_the_hook() -> None:
+    _, run = deleted(EXEC, entered(0.01, INIT), signal(3))
+    assert times(run)[0] == Moment(at(0), Source.INFERRED)
+
+
+def test_a_container_that_is_killed_outright_says_nothing_of_its_hook() -> None:
+    _, run = deleted(SLEEP, replace(signal(0.1), signal=9))
+    assert outcome_of(SLEEP, run, 30) is PreStopOutcome.UNKNOWN

@@ -1,6 +1,9 @@
 """Sources of drops: whose address it was then, named once, looked up once."""
 
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
+
+import pytest
 
 from agent.core.counts import Count, CountKey, KernelCounts
 from agent.core.kinds import Kind
@@ -12,6 +15,7 @@ from agent.core.records import (
     NetworkRemoved,
     PodChanged,
     PodRemoved,
+    Record,
     SourceIdentified,
     SourceKind,
     Workload,
@@ -131,3 +135,67 @@ def test_a_question_without_an_answer_is_put_again_after_a_minute() -> None:
     book.see([SOURCE], [], 0)
     assert book.see([SOURCE], [], 59 * SECOND) == ()
     assert book.see([SOURCE], [], 60 * SECOND) == (WantedSource(CLIENT, 60 * SECOND),)
+
+
+SHARED = IPv4Address("10.0.0.1")
+
+
+def of_workload(uid: str, name: str, *, finished: bool = False) -> PodChanged:
+    pod = a_pod(uid, address=str(SHARED), finished=finished)
+    return PodChanged(0, replace(pod, workload=Workload("Deployment", name)))
+
+
+def tracker_of(*records: Record) -> Tracker:
+    tracker = Tracker()
+    for record in records:
+        tracker.apply(record)
+    return tracker
+
+
+def test_a_pod_that_is_gone_is_known_without_a_lookup_while_its_drops_are_still_being_read() -> None:
+    gone = (of_workload("a", "old"), NamespaceIdentified(0, 7, "a"), NetworkRemoved(10 * SECOND, 7))
+    lives = tracker_of(*gone).lives.values()
+    book = SourceBook()
+    assert book.see([(NETNS, SHARED)], lives, 12 * SECOND) == ()
+    assert book.name((NETNS, SHARED)) == SourceName("pod", "shop/Deployment/old")
+
+
+def test_an_address_is_the_next_pods_once_the_network_of_the_one_before_is_gone() -> None:
+    tracker = tracker_of(
+        of_workload("a", "old"),
+        NamespaceIdentified(0, 7, "a"),
+        NetworkRemoved(10 * SECOND, 7),
+        of_workload("b", "new"),
+    )
+    book = SourceBook()
+    book.see([(NETNS, SHARED)], tracker.lives.values(), 10 * SECOND + SECOND // 2)
+    assert book.name((NETNS, SHARED)) == SourceName("pod", "shop/Deployment/new")
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (SourceIdentified(9, SHARED, SourceKind.EXTERNAL), SourceName("pod", "shop/Deployment/old")),
+        (replace(OF_A_POD, address=SHARED), SourceName("pod", "shop/Job/load")),
+        (SourceIdentified(9, SHARED, SourceKind.UNKNOWN), SourceName("unknown", "10.0.0.1")),
+    ],
+    ids=["nobody has it", "a pod elsewhere has it", "not told"],
+)
+def test_an_address_that_a_pod_left_long_ago_is_looked_up(
+    answer: SourceIdentified, named: SourceName
+) -> None:
+    tracker = tracker_of(of_workload("a", "old"), NamespaceIdentified(0, 7, "a"), NetworkRemoved(SECOND, 7))
+    book = SourceBook()
+    now = 60 * SECOND
+    assert book.see([(NETNS, SHARED)], tracker.lives.values(), now) == (WantedSource(SHARED, now),)
+    book.identify(answer)
+    assert book.name((NETNS, SHARED)) == named
+
+
+def test_a_finished_pod_does_not_have_the_address_that_its_status_lists() -> None:
+    finished = of_workload("a", "old", finished=True)
+    book = SourceBook()
+    assert book.see([(NETNS, SHARED)], tracker_of(finished).lives.values(), 60 * SECOND) != ()
+    both = tracker_of(of_workload("b", "new"), finished).lives.values()
+    assert book.see([(NETNS + 1, SHARED)], both, 60 * SECOND) == ()
+    assert book.name((NETNS + 1, SHARED)) == SourceName("pod", "shop/Deployment/new")

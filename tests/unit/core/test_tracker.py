@@ -141,10 +141,10 @@ def test_addresses_are_watched_from_the_exit_on() -> None:
 def test_an_exit_without_a_deletion_is_a_restart_and_keeps_the_address() -> None:
     tracker = serving()
     orders = tracker.apply(EXITED)
-    assert orders == [FollowNamespace("shop"), WatchClosely(True)]
+    assert orders == [FollowNamespace("shop")]
     assert tracker.lives["uid-1"].restarting
     orders = tracker.apply(ListenerOpened(110 * SECOND, NETNS, 8080, INIT + 1))
-    assert orders == [UnfollowNamespace("shop"), WatchClosely(False)]
+    assert orders == [UnfollowNamespace("shop")]
 
 
 def test_a_signal_to_the_pause_process_is_no_stop_signal() -> None:
@@ -327,3 +327,25 @@ def test_records_that_come_twice_change_nothing() -> None:
         twice.apply(record)
         twice.apply(record)
     assert once.lives == twice.lives
+
+
+def test_a_pod_that_a_finalizer_keeps_is_not_watched_for_ever() -> None:
+    tracker = serving()
+    for record in (DELETED, SIGNALLED, CLOSED, EXITED, UNPLUGGED):
+        tracker.apply(record)
+    assert tracker.apply(PodsListed(UNPLUGGED.at_ns + 60 * SECOND)) == []
+    orders = tracker.apply(PodsListed(UNPLUGGED.at_ns + 61 * SECOND))
+    assert orders == [UnfollowNamespace("shop"), WatchClosely(False)]
+
+
+def test_a_container_that_is_never_up_again_is_not_watched_for_ever() -> None:
+    tracker = serving()
+    tracker.apply(EXITED)
+    assert tracker.apply(PodsListed(EXITED.at_ns + 90 * SECOND)) == []
+    assert tracker.apply(PodsListed(EXITED.at_ns + 91 * SECOND)) == [UnfollowNamespace("shop")]
+
+
+def test_a_long_grace_period_is_waited_for() -> None:
+    tracker = serving()
+    tracker.apply(PodChanged(DELETED.at_ns, replace(DELETED.pod, grace_seconds=3600)))
+    assert tracker.apply(PodsListed(DELETED.at_ns + 3600 * SECOND)) == []

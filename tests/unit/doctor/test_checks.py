@@ -24,6 +24,7 @@ GOOD = Facts(
     lockdown="none",
     hooks=HookProbe((HookStatus(TCP_SEND_RESET, True), HookStatus(SET_STATE, True))),
     cgroups=CgroupLayout(Path("/sys/fs/cgroup"), (), (Path("/sys/fs/cgroup/kubepods.slice"),)),
+    pods=0,
     api=Api(ApiAccess.ANSWERED, "https://10.0.0.1:6443"),
     kube_proxy=Probe(answer="http://127.0.0.1:10249/metrics"),
 )
@@ -153,3 +154,9 @@ def test_a_node_where_no_kind_can_be_counted_is_unusable() -> None:
 )
 def test_each_cgroup_layout_is_told(layout: CgroupLayout, shape: str) -> None:
     assert outcome(replace(GOOD, cgroups=layout), "cgroups").found.startswith(shape)
+
+
+def test_in_a_container_that_sees_no_hierarchy_pods_are_told_by_their_processes() -> None:
+    check = outcome(replace(GOOD, cgroups=CgroupLayout(None, (), ()), pods=3), "cgroups")
+    assert check.status is Status.OK
+    assert "3 pods" in check.found

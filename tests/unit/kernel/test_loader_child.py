@@ -8,7 +8,14 @@ import pytest
 from agent.kernel.errors import KernelSideError
 from agent.kernel.hooks import COUNTED_HOOKS, SEND_RESET_ENTRIES
 from agent.kernel.loader import sources_directory
-from agent.kernel.loader_child import MAPS, SOURCES, consumed_syn_range, program_text
+from agent.kernel.loader_child import (
+    INITIAL_PID_NAMESPACE,
+    MAPS,
+    SOURCES,
+    consumed_syn_range,
+    pid_namespace_macros,
+    program_text,
+)
 
 KALLSYMS = """\
 ffffffff81000000 T _text
@@ -65,3 +72,11 @@ def test_hidden_addresses_give_no_range(tmp_path: Path) -> None:
 def test_a_kernel_without_the_function_gives_no_range(tmp_path: Path) -> None:
     without = "".join(line for line in KALLSYMS.splitlines(True) if "tcp_rcv_state" not in line)
     assert consumed_syn_range(kallsyms(tmp_path, without)) is None
+
+
+def test_on_a_machine_of_its_own_no_number_of_a_process_is_translated() -> None:
+    assert pid_namespace_macros(INITIAL_PID_NAMESPACE) == ()
+
+
+def test_on_a_node_that_is_a_container_its_pid_namespace_is_compiled_in() -> None:
+    assert "PID_NAMESPACE=4026532345U" in pid_namespace_macros(4026532345)

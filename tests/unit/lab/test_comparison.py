@@ -2,9 +2,12 @@
 
 from collections import Counter
 
+import pytest
+
 from agent.core.kinds import Kind
+from agent.core.phases import Phase
 from agent.lab.client_counts import CLASS_OF_KIND, ClientCounts, FailureClass
-from agent.lab.comparison import Difference, differences
+from agent.lab.comparison import Difference, differences, resets_that_went_astray
 from agent.lab.node.outcome import Outcome
 
 
@@ -30,6 +33,23 @@ def test_a_class_is_not_made_up_for_by_another() -> None:
         FailureClass.REFUSED,
         FailureClass.TIMED_OUT,
     }
+
+
+@pytest.mark.parametrize(
+    ("seen", "counted", "exited", "astray"),
+    [
+        (clients(refused=11, timed_out=26), {Kind.REFUSED: 12, Kind.UNREACHABLE: 25}, 12, 1),
+        (clients(refused=11, timed_out=26), {Kind.REFUSED: 12, Kind.UNREACHABLE: 25}, 0, 0),
+        (clients(refused=12, timed_out=25), {Kind.REFUSED: 11, Kind.UNREACHABLE: 26}, 11, 0),
+        (clients(refused=11, timed_out=26), {Kind.REFUSED: 12, Kind.UNREACHABLE: 26}, 12, 0),
+        (clients(refused=11, timed_out=26, reset=1), {Kind.REFUSED: 12, Kind.UNREACHABLE: 25}, 12, 0),
+    ],
+)
+def test_a_reset_can_go_with_the_network_and_nothing_else_is_explained_by_that(
+    seen: ClientCounts, counted: dict[Kind, int], exited: int, astray: int
+) -> None:
+    by_phase = {Phase.EXITED: exited, Phase.CLOSED: 3}
+    assert resets_that_went_astray(differences(seen, counted), by_phase) == astray
 
 
 def test_what_is_no_connection_of_a_pod_is_not_compared() -> None:

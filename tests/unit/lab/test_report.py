@@ -105,6 +105,26 @@ def test_a_drop_in_an_impossible_phase_and_a_wrong_lag_are_problems() -> None:
     assert problems(play) == ("DIFFER: lag: clients 1.000 s, Lastcall 1.92",)
 
 
+def test_the_last_endpoints_lag_is_none_by_design() -> None:
+    play = a_play("single-replica")
+    assert play.lastcall is not None
+    assert "DIFFER: lag: clients 1.900 s, Lastcall 1.92" in problems(play)
+    designed = replace(play, lastcall=replace(play.lastcall, pod_lag={}))
+    assert not any("lag" in problem for problem in problems(designed))
+    assert "none: traffic to the last endpoint is sent by design" in play_text(designed, (), PLAIN)
+
+
+def test_a_reset_that_went_with_the_network_is_told_and_is_no_problem() -> None:
+    play = a_play()
+    outcomes = Counter({Outcome.REFUSED: 2, Outcome.TIMED_OUT: 3, Outcome.RESET: 1})
+    play = replace(play, clients=replace(play.clients, by_outcome=outcomes))
+    assert problems(play) == ()
+    assert "1 refused timed out for the client: the reset went with the pod's network." in play_text(
+        play, (), PLAIN
+    )
+    assert problems(replace(play, late={})) != ()
+
+
 def test_the_lag_ends_with_the_last_connection_that_was_tried_or_accepted() -> None:
     tried = replace(failed(Outcome.TIMED_OUT), started_ns=5_000_000_000, time_ns=9_000_000_000)
     rejected = replace(failed(Outcome.REJECTED), started_ns=7_000_000_000)

@@ -1,71 +1,89 @@
-"""The HTTP port when a client or a collector does not do its part: no traceback in the log."""
+"""The HTTP port: what it answers, and clients that go away."""
 
-import logging
 import socket
 import struct
-import threading
 import time
+import urllib.request
 from collections.abc import Iterable, Iterator
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from agent.outputs.http_server import HttpServer
 
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
+class Page(Collector):
+    """A page that is larger than a socket's buffers, or none at all."""
 
-class Waiting(Collector):
-    """Collects nothing once it may, or fails."""
+    def __init__(self) -> None:
+        self.broken = False
+        self.asked = 0
 
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.asked = threading.Event()
-        self.may_answer = threading.Event()
-        self._failure = failure
-
-    def collect(self) -> Iterator[Metric]:
-        self.asked.set()
-        assert self.may_answer.wait(10)
-        if self._failure is not None:
-            raise self._failure
-        yield from ()
+    def collect(self) -> Iterable[Metric]:
+        self.asked += 1
+        if self.broken:
+            raise RuntimeError("no page today")
+        family = GaugeMetricFamily("large", "x" * 8_000_000)
+        family.add_metric([], 1)
+        return [family]
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
 
-def scrape_and_hang_up(collector: Waiting) -> None:
-    """Returns when the server's thread of the request has ended."""
+@pytest.fixture
+def page() -> Page:
+    return Page()
+
+
+@pytest.fixture
+def server(page: Page) -> Iterator[HttpServer]:
     server = HttpServer("127.0.0.1", 0)
-    server.start(collector, lambda: None)
-    try:
-        with socket.create_connection(("127.0.0.1", server.port)) as client:
-            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n")
-            assert collector.asked.wait(10)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        collector.may_answer.set()
-        deadline = time.monotonic() + 10
-        while any("process_request_thread" in thread.name for thread in threading.enumerate()):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    finally:
-        server.stop()
+    server.start(page, lambda: None)
+    yield server
+    server.stop()
 
 
-def test_a_client_that_hangs_up_leaves_nothing_in_the_log(
-    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+def ask_and_leave(server: HttpServer, path: str) -> None:
+    """A client that resets its connection before it has read its answer."""
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def healthy(server: HttpServer) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=5) as answer:
+        return bool(answer.read() == b"ok\n")
+
+
+def await_asked(page: Page, times: int) -> None:
+    deadline = time.monotonic() + 5
+    while page.asked < times:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.2)
+
+
+def test_a_client_that_goes_away_leaves_no_trace(
+    server: HttpServer, page: Page, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    scrape_and_hang_up(Waiting())
-    assert capfd.readouterr().err == ""
+    for _ in range(3):
+        ask_and_leave(server, "/metrics")
+    await_asked(page, 3)
+    assert healthy(server)
+    assert capfd.readouterr() == ("", "")
     assert caplog.records == []
 
 
-def test_a_failure_to_collect_is_told_in_one_line(
-    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+def test_a_page_that_cannot_be_made_is_one_line(
+    server: HttpServer, page: Page, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    scrape_and_hang_up(Waiting(KeyError("web")))
-    assert "Traceback" not in capfd.readouterr().err
-    assert [(record.levelno, record.getMessage().partition(";")[0]) for record in caplog.records] == [
-        (logging.ERROR, "could not answer: KeyError: 'web'")
-    ]
+    page.broken = True
+    ask_and_leave(server, "/metrics")
+    await_asked(page, 1)
+    assert healthy(server)
+    assert capfd.readouterr() == ("", "")
+    (record,) = caplog.records
+    assert record.getMessage().endswith(": RuntimeError: no page today")
