@@ -100,7 +100,8 @@ class KeptLines:
         for uid in self._of_pods.keys() - tracker.lives.keys():
             del self._of_pods[uid]
         owned = {netns for netns in self._of_namespaces if tracker.life_in(netns) is not None}
-        unknown = [netns for netns in self._of_namespaces if netns not in owned | self._owned]
+        ever_owned = owned | self._owned
+        unknown = [netns for netns in self._of_namespaces if netns not in ever_owned]
         forgotten = self._of_namespaces.keys() & (self._owned - owned)
         for netns in [*forgotten, *unknown[: max(0, len(unknown) - UNKNOWN_NAMESPACES)]]:
             del self._of_namespaces[netns]

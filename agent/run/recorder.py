@@ -38,7 +38,8 @@ class Recorder:
         self._own = OwnState()
         self._grown = 0
         _set_aside(path)
-        self._file: TextIO | None = self._begin(())
+        self._file: TextIO | None = None
+        self._begin(())
 
     def took(self, record: Record) -> None:
         """Write a record that the agent takes in."""
@@ -67,15 +68,14 @@ class Recorder:
             self._file.close()
             self._file = None
 
-    def _begin(self, lines: Iterable[str]) -> TextIO:
+    def _begin(self, lines: Iterable[str]) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fchmod(descriptor, 0o600)  # it may have been there, empty and for others to read
-        file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 (open until the agent ends)
-        file.write(self._header)
-        file.writelines(lines)
+        self._file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 (open until the agent ends)
+        self._file.write(self._header)
+        self._file.writelines(lines)
         self._grown = 0
-        return file
 
     def _rotate(self, at_ns: int) -> None:
         if self._file is None:
@@ -87,7 +87,7 @@ class Recorder:
         try:
             self._file.close()
             self._path.replace(_older(self._path))
-            self._file = self._begin((*self._kept.lines(), *state))
+            self._begin((*self._kept.lines(), *state))
         except OSError as error:
             self._give_up(error)
 
