@@ -87,7 +87,7 @@ class KubeProxyWatch:
             progress = self._progress()
         except NotKubeProxyMetricsError as error:
             self._complain(f"{self._url} is not kube-proxy's metrics: {error}")
-            return KubeProxyState(self._clock(), up=True, synced_ns=None, queued_ns=None, pending=None)
+            return KubeProxyState(self._clock(), up=False, synced_ns=None, queued_ns=None, pending=None)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             self._complain(
                 f"kube-proxy does not answer at {self._url}: {one_line(str(error)) or repr(error)}"

@@ -107,24 +107,26 @@ def test_a_kube_proxy_that_is_not_there_is_down_with_one_warning(caplog: pytest.
 
 
 @pytest.mark.parametrize(
-    ("answer", "up"),
+    "answer",
     [
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", False),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", False),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", False),
-        (CHUNKED + chunk(b"x") + b"zz\r\n", False),
-        (ok(b"<html></html>"), True),
-        (ok(b"\xff\x00" * 1000), True),
-        (ok(b"kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"), True),
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        CHUNKED + chunk(b"x") + b"zz\r\n",
+        ok(b"<html></html>"),
+        ok(b"\xff\x00" * 1000),
+        ok(b"kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"),
     ],
 )
-def test_junk_is_unknown_with_one_warning(answer: bytes, up: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_is_not_kube_proxys_is_down_with_one_warning(
+    answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     with scripted(lambda head: iter([answer])) as server, following(server) as (watch, told):
         watch.watch_closely(True)
         (state,) = told.wait_for(len)
         time.sleep(0.3)
         assert len(server.requests) > 2
-    assert state == KubeProxyState(state.at_ns, up, None, None, None)
+    assert state == KubeProxyState(state.at_ns, False, None, None, None)
     assert len(caplog.records) == 1
 
 
