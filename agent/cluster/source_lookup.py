@@ -50,6 +50,11 @@ class SourceLookup:
         self._thread = Thread(target=self._run, name="source lookup", daemon=True)
         self.passed_over = 0
 
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """Its threads, which end only when it is stopped."""
+        return (self._thread,)
+
     def start(self) -> None:
         """Begin; returns at once."""
         self._thread.start()
