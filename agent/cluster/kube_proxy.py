@@ -54,6 +54,11 @@ class KubeProxyWatch:
         self._complaint: str | None = None
         self._thread = Thread(target=self._run, name="kube-proxy", daemon=True)
 
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """Its threads, which end only when it is stopped."""
+        return (self._thread,)
+
     def start(self) -> None:
         """Begin; returns at once."""
         self._thread.start()
@@ -76,7 +81,12 @@ class KubeProxyWatch:
     def _run(self) -> None:
         while not self._stopping:
             began = time.monotonic()
-            self._tell(self._read())
+            try:
+                self._tell(self._read())
+            except Exception as error:
+                # A fault here must not end the polling: what was not told is told the next time.
+                self._told = None
+                self._complain(f"cannot tell of kube-proxy: {_fault(error)}")
             took = time.monotonic() - began
             fast = max(_FAST_SECONDS - took, took * (1 / _LARGEST_SHARE_OF_TIME - 1))
             self._wake.wait(min(fast, self._slow_seconds) if self._fast.is_set() else self._slow_seconds)
@@ -87,11 +97,14 @@ class KubeProxyWatch:
             progress = self._progress()
         except NotKubeProxyMetricsError as error:
             self._complain(f"{self._url} is not kube-proxy's metrics: {error}")
-            return KubeProxyState(self._clock(), up=True, synced_ns=None, queued_ns=None, pending=None)
+            return KubeProxyState(self._clock(), up=False, synced_ns=None, queued_ns=None, pending=None)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             self._complain(
                 f"kube-proxy does not answer at {self._url}: {one_line(str(error)) or repr(error)}"
             )
+            return KubeProxyState(self._clock(), up=False, synced_ns=None, queued_ns=None, pending=None)
+        except Exception as error:
+            self._complain(f"cannot read what {self._url} answers: {_fault(error)}")
             return KubeProxyState(self._clock(), up=False, synced_ns=None, queued_ns=None, pending=None)
         if self._complaint is not None:
             self._complaint = None
@@ -121,6 +134,10 @@ class KubeProxyWatch:
         if self._complaint is None:
             _log.warning("%s; the propagation to this node's rules stays unknown", complaint)
         self._complaint = complaint
+
+
+def _fault(error: Exception) -> str:
+    return f"{type(error).__name__}: {one_line(str(error))} (please report it)"
 
 
 def _endpoint(url: str) -> tuple[str, int, str]:

@@ -6,7 +6,7 @@ kube-proxy does.
 
 import time
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, Thread
 
 from agent.cluster.connection import ApiConnection
 from agent.cluster.watch import ResourceWatch, WatchedResource, WatchListener, WatchTiming
@@ -55,6 +55,12 @@ class NamespaceWatches:
         with self._lock:
             return frozenset(self._watches)
 
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """Those of the watches, which end only when a namespace is not followed any more."""
+        with self._lock:
+            return tuple(thread for watch in self._watches.values() for thread in watch.threads)
+
     def follow(self, namespace: str) -> None:
         """Begin to watch a namespace; does nothing if it is being watched."""
         with self._lock:
@@ -67,8 +73,8 @@ class NamespaceWatches:
                 self._clock,
                 self._timing,
             )
+            watch.start()
             self._watches[namespace] = watch
-        watch.start()
 
     def unfollow(self, namespace: str) -> None:
         """End the watch of a namespace without waiting for it; does nothing if there is none."""

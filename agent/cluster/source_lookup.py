@@ -50,6 +50,11 @@ class SourceLookup:
         self._thread = Thread(target=self._run, name="source lookup", daemon=True)
         self.passed_over = 0
 
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """Its threads, which end only when it is stopped."""
+        return (self._thread,)
+
     def start(self) -> None:
         """Begin; returns at once."""
         self._thread.start()
@@ -118,10 +123,11 @@ def owner_of(source: WantedSource, pods: Iterable[Fields], at_ns: int) -> Source
     """Who had the address at the time, of the pods that the API server lists with it.
 
     A finished pod keeps its address in its status, but does not have it. A pod on its host's network has the
-    node's. A pod that has started since is not the one that was seen: then it stays unknown who it was.
-    Raises ValueError on a pod that is none.
+    node's. A pod that has started since, or is finished, need not be the one that was seen: then it stays
+    unknown who it was. Raises ValueError on a pod that is none.
     """
-    alive = [pod for pod in pods if not _is_finished(pod)]
+    listed = list(pods)
+    alive = [pod for pod in listed if not _is_finished(pod)]
     for pod in alive:
         if pod.within("spec").flag("hostNetwork"):
             node = pod.within("spec").text("nodeName")
@@ -137,7 +143,7 @@ def owner_of(source: WantedSource, pods: Iterable[Fields], at_ns: int) -> Source
                 pod=metadata.text("name"),
                 workload=workload_of(pod),
             )
-    return SourceIdentified(at_ns, source.address, SourceKind.UNKNOWN if alive else SourceKind.EXTERNAL)
+    return SourceIdentified(at_ns, source.address, SourceKind.UNKNOWN if listed else SourceKind.EXTERNAL)
 
 
 def _is_finished(pod: Fields) -> bool:

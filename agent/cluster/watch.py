@@ -101,6 +101,11 @@ class ResourceWatch:
         """Whether a watch is open and what it told is up to date."""
         return self._connected
 
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        """Its threads, which end only when it is stopped."""
+        return (self._thread,)
+
     def start(self) -> None:
         """Begin; returns at once."""
         self._thread.start()

@@ -9,7 +9,7 @@ from agent.core.kinds import Kind
 from agent.core.life import PodLife, Stage
 from agent.core.records import Address
 from agent.core.source_book import SourceBook, SourceName
-from agent.core.tally import Tally, WorkloadKey, key_of, tally_by_namespace
+from agent.core.tally import PodKey, Tally, WorkloadKey, key_of, pod_key_of, tally_by_namespace
 from agent.core.tracker import Tracker
 
 NAMED_SOURCES = 20
@@ -44,6 +44,8 @@ class Reading:
     """Drops by source; None is every other source."""
     unattributed: Counter[Kind]
     """Drops in namespaces that belong to no known pod."""
+    forgotten: dict[PodKey, Tally] = field(default_factory=dict)
+    """What forgotten pods had counted whose name a known pod has now: a series that goes on must not fall."""
 
 
 class Ledger:
@@ -52,6 +54,7 @@ class Ledger:
     def __init__(self, book: SourceBook | None = None) -> None:
         self._book = book or SourceBook()
         self._retired: dict[WorkloadKey, Tally] = {}
+        self._retired_pods: dict[PodKey, Tally] = {}
         self._retired_sources: dict[WorkloadKey, Counter[SourceName]] = {}
         self._source_counts: dict[tuple[int, Address], int] = {}
         self._named: dict[WorkloadKey, set[Address]] = {}
@@ -79,7 +82,20 @@ class Ledger:
                 unattributed[kind] += connections
         # A counter never falls: what was shown before its pod became known stays.
         self._unattributed |= unattributed
-        return Reading(pods, workloads, self._sources(tracker, workloads), Counter(self._unattributed))
+        return Reading(
+            pods,
+            workloads,
+            self._sources(tracker, workloads),
+            Counter(self._unattributed),
+            self._forgotten(tracker),
+        )
+
+    def _forgotten(self, tracker: Tracker) -> dict[PodKey, Tally]:
+        """Kept for as long as a pod of that name is known: its series end with the last of them."""
+        if self._retired_pods:
+            known = {pod_key_of(life) for life in tracker.lives.values()}
+            self._retired_pods = {key: tally for key, tally in self._retired_pods.items() if key in known}
+        return dict(self._retired_pods)
 
     def _keep_highest(self, tracker: Tracker, counts: KernelCounts) -> None:
         """The kernel's table of sources evicts: a count that fell was evicted and began again.
@@ -141,6 +157,7 @@ class Ledger:
         if life.netns is None:
             return
         self._retired.setdefault(key_of(life), Tally()).merge(tally)
+        self._retired_pods.setdefault(pod_key_of(life), Tally()).merge(tally)
         for source in [source for source in self._source_counts if source[0] == life.netns]:
             retired = self._retired_sources.setdefault(key_of(life), Counter())
             retired.update(self._book.shares(source, self._source_counts.pop(source)))

@@ -160,7 +160,8 @@ class KubeProxyState:
     """One reading of this node's kube-proxy metrics.
 
     `synced_ns` and `queued_ns` are kube-proxy's own times of its last sync and of the last change it queued;
-    `pending` is how many endpoint changes it has not applied. `up` is False when it did not answer.
+    `pending` is how many endpoint changes it has not applied. `up` is False when it did not answer, or
+    something else did in its place.
     """
 
     at_ns: int

@@ -20,6 +20,8 @@ REMEMBERED_NS = 300_000_000_000
 SEEN_LATE_NS = 2_000_000_000
 """How long after its drops a source is seen at the latest: the kernel's counts are read once a second."""
 
+_STEPS_OF_THE_OBJECT = (Boundary.DELETION_REQUESTED, Boundary.OBJECT_DELETED)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceName:
@@ -175,7 +177,11 @@ def _left_ns(life: PodLife) -> int | None:
     removed = life.boundaries.get(Boundary.NETWORK_REMOVED)
     if removed is not None:
         return removed.at_ns
-    return life.last_boundary_ns if life.over or life.pod.finished else None
+    if life.pod.finished:
+        # Its object can be deleted hours after its containers have ended.
+        ended = [moment.at_ns for step, moment in life.boundaries.items() if step not in _STEPS_OF_THE_OBJECT]
+        return max(ended, default=0)
+    return life.last_boundary_ns if life.over else None
 
 
 def _name_of(record: SourceIdentified, last_here: SourceName | None) -> SourceName:

@@ -19,6 +19,15 @@ class WorkloadKey:
     workload: Workload
 
 
+@dataclass(frozen=True, slots=True)
+class PodKey:
+    """A pod by its name, which a StatefulSet gives to the next pod too, and its workload."""
+
+    namespace: str
+    name: str
+    workload: Workload
+
+
 @dataclass(slots=True)
 class Tally:
     """Connections of one pod or workload: dropped by kind and phase, late (accepted while dying) by phase."""
@@ -47,6 +56,11 @@ class Tally:
 def key_of(life: PodLife) -> WorkloadKey:
     """The workload that a pod belongs to."""
     return WorkloadKey(life.pod.namespace, life.pod.workload)
+
+
+def pod_key_of(life: PodLife) -> PodKey:
+    """The name by which a pod is shown."""
+    return PodKey(life.pod.namespace, life.pod.name, life.pod.workload)
 
 
 def tally_by_namespace(counts: Iterable[tuple[CountKey, Count]]) -> dict[int, Tally]:

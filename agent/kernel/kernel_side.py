@@ -82,6 +82,14 @@ class KernelSide:
         """Each hook, attached or not."""
         return self._programs.statuses
 
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its threads, which end only when it is stopped.
+
+        Without the one that hears of commits: kube-proxy's metrics take its place where it cannot listen.
+        """
+        return (*self._threads, *self._links.threads)
+
     def start(self) -> None:
         """Deliver records from now on, and those of what exists already."""
         self._links.start()

@@ -23,6 +23,11 @@ class LinkWatch:
         self._bound = threading.Event()
         self._thread = threading.Thread(target=self._run, name="links", daemon=True)
 
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """Its threads, which end only when it is stopped."""
+        return (self._thread,)
+
     def start(self) -> None:
         """Begin to watch; returns once nothing can be missed any more."""
         self._thread.start()

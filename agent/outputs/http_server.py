@@ -16,6 +16,9 @@ _log = logging.getLogger(__name__)
 Readiness = Callable[[], str | None]
 """None when the agent is ready, else what it waits for."""
 
+Health = Callable[[], str | None]
+"""None while all of the agent runs, else what does not and will not before it is started again."""
+
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -45,11 +48,11 @@ class HttpServer:
         """The port listened on, also where 0 asked for any."""
         return int(self._server.server_address[1])
 
-    def start(self, collector: Collector, waiting_for: Readiness) -> None:
+    def start(self, collector: Collector, waiting_for: Readiness, failed: Health = lambda: None) -> None:
         """Begin to answer."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
-        self._server.RequestHandlerClass = _handler(registry, waiting_for)
+        self._server.RequestHandlerClass = _handler(registry, waiting_for, failed)
         self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
         self._thread.start()
 
@@ -60,7 +63,9 @@ class HttpServer:
         self._server.server_close()
 
 
-def _handler(registry: CollectorRegistry, waiting_for: Readiness) -> type[BaseHTTPRequestHandler]:
+def _handler(
+    registry: CollectorRegistry, waiting_for: Readiness, failed: Health
+) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = 30
@@ -71,7 +76,9 @@ def _handler(registry: CollectorRegistry, waiting_for: Readiness) -> type[BaseHT
                     encode, content_type = choose_encoder(self.headers.get("Accept", ""))
                     self._answer(200, content_type, encode(registry))
                 case "/healthz":
-                    self._answer(200, "text/plain", b"ok\n")
+                    failure = failed()
+                    text = "ok\n" if failure is None else f"failed: {failure}\n"
+                    self._answer(200 if failure is None else 503, "text/plain", text.encode())
                 case "/readyz":
                     missing = waiting_for()
                     text = "ready\n" if missing is None else f"not ready: {missing}\n"

@@ -15,7 +15,7 @@ from agent.core.ledger import LAG_BUCKETS, Histogram
 from agent.core.life import PodLife
 from agent.core.phases import Phase
 from agent.core.snapshot import Snapshot
-from agent.core.tally import Tally, WorkloadKey
+from agent.core.tally import Tally, WorkloadKey, pod_key_of
 from agent.outputs import metric_table as table
 from agent.outputs.metric_table import Metric
 
@@ -60,16 +60,25 @@ class AgentCollector(Collector):
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Family]:
+    """A pod that is made again under its name goes on with the series of the one before (StatefulSets).
+
+    Its counters add up, so that they do not fall; what is told of a moment is told of the newest pod only.
+    """
     dropped: list[Sample] = []
     late: list[Sample] = []
     lags: list[Sample] = []
     moments: list[Sample] = []
+    newest = {pod_key_of(life): life for life in snapshot.lives}
+    tallies = {key: Tally() for key in newest}
     for life in snapshot.lives:
-        tally = snapshot.reading.pods.get(life.pod.uid, Tally())
-        labels = (life.pod.namespace, life.pod.name, life.pod.workload.kind, life.pod.workload.name)
+        tallies[pod_key_of(life)].merge(snapshot.reading.pods.get(life.pod.uid, Tally()))
+    for key, life in newest.items():
+        labels = (key.namespace, key.name, key.workload.kind, key.workload.name)
+        tally = tallies[key]
+        tally.merge(snapshot.reading.forgotten.get(key, Tally()))
         dropped += _dropped(labels, tally)
         late += _late(labels, tally)
-        lags += _lag(labels, life, tally)
+        lags += _lag(labels, life, snapshot.reading.pods.get(life.pod.uid, Tally()))
         moments += [
             ((*labels, boundary.value), moment.at_ns / 1e9) for boundary, moment in life.boundaries.items()
         ]

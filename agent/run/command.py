@@ -22,6 +22,7 @@ from agent.run.node_addresses import node_addresses
 from agent.run.node_agent import NodeAgent
 from agent.run.recorder import Recorder
 from agent.run.settings import Settings, parse_listen, parse_record_limit, parse_retention
+from agent.run.threads import say_in_one_line
 
 DEFAULT_LISTEN = "0.0.0.0:9435"
 RETENTION_SECONDS = 600.0
@@ -86,6 +87,7 @@ def _demand_root() -> None:
 
 
 def _serve(settings: Settings) -> int:
+    threading.excepthook = say_in_one_line
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -96,7 +98,7 @@ def _serve(settings: Settings) -> int:
         drop_capabilities()
         try:
             agent.start()
-            server.start(AgentCollector(agent.snapshot, _version()), agent.waiting_for)
+            server.start(AgentCollector(agent.snapshot, _version()), agent.waiting_for, agent.failed)
             logging.info("watching the pods of node %s; metrics on port %d", settings.node_name, server.port)
             ended.wait()
         finally:

@@ -20,6 +20,7 @@ from agent.kernel.kernel_side import KernelSide
 from agent.run.node_addresses import node_addresses
 from agent.run.recorder import Recorder
 from agent.run.settings import Settings
+from agent.run.threads import ended_thread
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,14 @@ class NodeAgent:
         if not self._pods.connected:
             return "the watch of this node's pods is interrupted"
         return None
+
+    def failed(self) -> str | None:
+        """Which part has ended though nobody stopped it, so that counts would be wrong; None if none has."""
+        if self._stopping.is_set():
+            return None
+        parts = (self._kernel, self._pods, self._slices, self._events, self._kube_proxy, self._sources)
+        threads = (self._loop, *(thread for part in parts for thread in part.threads))
+        return ended_thread(threads)
 
     def _run(self) -> None:
         next_tick = time.monotonic()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent.cluster.failures import ConnectionSettingsError
 from agent.cluster.kube_proxy import DEFAULT_URL, KubeProxyWatch
+from agent.cluster.kube_proxy_metrics import SyncProgress, sync_progress_of
 from agent.core.records import ClusterRecord, KubeProxyState
 from tests.cluster.collected import Collected
 from tests.cluster.scripted_server import CHUNKED, ScriptedServer, chunk, ok, scripted
@@ -109,25 +110,63 @@ def test_a_kube_proxy_that_is_not_there_is_down_with_one_warning(caplog: pytest.
 
 
 @pytest.mark.parametrize(
-    ("answer", "up"),
+    "answer",
     [
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", False),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", False),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", False),
-        (CHUNKED + chunk(b"x") + b"zz\r\n", False),
-        (ok(b"<html></html>"), True),
-        (ok(b"\xff\x00" * 1000), True),
-        (ok(b"kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"), True),
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        CHUNKED + chunk(b"x") + b"zz\r\n",
+        ok(b"<html></html>"),
+        ok(b"\xff\x00" * 1000),
+        ok(b"kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"),
     ],
 )
-def test_junk_is_unknown_with_one_warning(answer: bytes, up: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_is_not_kube_proxys_is_down_with_one_warning(
+    answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     with scripted(lambda head: iter([answer])) as server, following(server) as (watch, told):
         watch.watch_closely(True)
         (state,) = told.wait_for(len)
         time.sleep(0.3)
         assert len(server.requests) > 2
-    assert state == KubeProxyState(state.at_ns, up, None, None, None)
+    assert state == KubeProxyState(state.at_ns, False, None, None, None)
     assert len(caplog.records) == 1
+
+
+def test_a_fault_in_reading_is_one_warning_and_down_and_does_not_end_the_polling(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [RuntimeError("not\nforeseen")] * 2
+
+    def read(pieces: Iterator[bytes]) -> SyncProgress:
+        if faults:
+            raise faults.pop()
+        return sync_progress_of(pieces)
+
+    monkeypatch.setattr("agent.cluster.kube_proxy.sync_progress_of", read)
+    with scripted(lambda head: iter([ok(metrics(100, 99, 0))])) as server, following(server) as (watch, told):
+        watch.watch_closely(True)
+        records = told.wait_for(lambda records: len(records) == 2)
+        assert [thread.is_alive() for thread in watch.threads] == [True]
+    assert [record.up for record in records if isinstance(record, KubeProxyState)] == [False, True]
+    (warning,) = caplog.messages
+    assert "RuntimeError: not foreseen" in warning
+
+
+def test_a_state_that_cannot_be_delivered_is_told_again() -> None:
+    told: Told = Collected()
+    faults = [RuntimeError("first")]
+
+    def emit(record: ClusterRecord) -> None:
+        if faults:
+            raise faults.pop()
+        told(record)
+
+    with scripted(lambda head: iter([ok(metrics(100, 99, 0))])) as server:
+        watch = KubeProxyWatch(f"{server.url}/metrics", emit, slow_seconds=0.05)
+        watch.start()
+        told.wait_for(len)
+        watch.stop()
 
 
 def test_it_is_told_and_logged_when_kube_proxy_comes_back(caplog: pytest.LogCaptureFixture) -> None:

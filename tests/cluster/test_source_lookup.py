@@ -53,8 +53,11 @@ def test_a_pod_is_named_with_its_workload() -> None:
     )
 
 
+def test_an_address_that_only_a_finished_pod_lists_is_unknown_and_not_external() -> None:
+    assert owner(finished(a_pod())).kind is SourceKind.UNKNOWN
+
+
 def test_a_finished_pod_does_not_have_its_address_any_more() -> None:
-    assert owner(finished(a_pod())).kind is SourceKind.EXTERNAL
     assert owner(finished(a_pod()), a_pod("load-8")).pod == "load-8"
 
 

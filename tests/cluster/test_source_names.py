@@ -100,7 +100,7 @@ def test_pods_nodes_and_others_are_told_apart_with_one_question_for_each_address
     assert named.names(counts(3, *addresses)) == {
         SourceName("pod", "shop/StatefulSet/load"): 6,
         SourceName("node", "another"): 3,
-        SourceName("external", "10.7.0.2"): 3,
+        SourceName("unknown", "10.7.0.2"): 3,
         SourceName("unknown", "10.7.0.3"): 3,
         SourceName("external", "203.0.113.5"): 3,
     }

@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from hypothesis import given
@@ -199,3 +200,16 @@ def test_what_was_unattributed_stays_so_when_its_pod_becomes_known() -> None:
     reading = ledger.read(tracker_with_a_pod(), counted(4))
     assert reading.unattributed == {Kind.REFUSED: 3}
     assert reading.workloads[KEY].dropped.total() == 4
+
+
+def test_what_a_forgotten_pod_counted_is_kept_by_its_name_while_a_known_pod_has_the_name() -> None:
+    tracker, ledger = tracker_with_a_pod(), Ledger()
+    tracker.apply(PodChanged(1, replace(a_pod("uid-2"), name=a_pod().name)))
+    life = tracker.lives["uid-1"]
+    ledger.retire(life, ledger.read(tracker, counted(5)).pods["uid-1"])
+    tracker.forget(life)
+    (kept,) = ledger.read(tracker, KernelCounts()).forgotten.values()
+    assert kept.dropped.total() == 5
+    ledger.retire(tracker.lives["uid-2"], Tally())
+    tracker.forget(tracker.lives["uid-2"])
+    assert ledger.read(tracker, KernelCounts()).forgotten == {}

@@ -277,3 +277,30 @@ def test_what_was_shown_under_a_name_stays_there_and_each_connection_counts_once
 
 def known(name: SourceName) -> bool:
     return name.kind != "unknown"
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_finished_pod_is_not_named_again_when_its_object_is_deleted_much_later(removed: bool) -> None:
+    finished = of_workload("a", "job", finished=True)
+    deleted = replace(
+        finished, pod=replace(finished.pod, deletion_requested_ns=3600 * SECOND), at_ns=3600 * SECOND
+    )
+    gone = (PodRemoved(3600 * SECOND, "a"),) if removed else ()
+    book = SourceBook()
+    assert (
+        book.see(counted((NETNS, SHARED)), tracker_of(finished, deleted, *gone).lives.values(), 3601 * SECOND)
+        != ()
+    )
+
+
+def test_an_address_is_named_by_the_pod_that_has_it_also_while_a_finished_one_that_had_it_is_deleted() -> (
+    None
+):
+    finished = of_workload("a", "job", finished=True)
+    deleted = replace(
+        finished, pod=replace(finished.pod, deletion_requested_ns=60 * SECOND), at_ns=60 * SECOND
+    )
+    left = (of_workload("b", "new"), NamespaceIdentified(0, 7, "b"), NetworkRemoved(59 * SECOND, 7))
+    book = SourceBook()
+    book.see(counted((NETNS, SHARED)), tracker_of(finished, *left, deleted).lives.values(), 60 * SECOND)
+    assert named_in(book, (NETNS, SHARED)) == SourceName("pod", "shop/Deployment/new")

@@ -3,6 +3,7 @@
 import socket
 import struct
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 
@@ -87,3 +88,15 @@ def test_a_page_that_cannot_be_made_is_one_line(
     assert capfd.readouterr() == ("", "")
     (record,) = caplog.records
     assert record.getMessage().endswith(": RuntimeError: no page today")
+
+
+def test_an_agent_of_which_a_part_has_ended_is_not_healthy_and_says_which(page: Page) -> None:
+    server = HttpServer("127.0.0.1", 0)
+    server.start(page, lambda: None, lambda: "the thread 'loop' has ended")
+    try:
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            healthy(server)
+        with refusal.value as answer:
+            assert (answer.code, answer.read()) == (503, b"failed: the thread 'loop' has ended\n")
+    finally:
+        server.stop()

@@ -17,7 +17,7 @@ from agent.core.phases import Phase
 from agent.core.records import KubeProxyState, Workload
 from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
 from agent.core.source_book import SourceName
-from agent.core.tally import Tally, key_of
+from agent.core.tally import Tally, key_of, pod_key_of
 from agent.outputs.metric_table import METRICS
 from agent.outputs.prometheus import AgentCollector
 from tests.unit.core.lives import SECOND, a_pod
@@ -81,6 +81,35 @@ def dying() -> PodLife:
     life = PodLife(a_pod())
     life.own_boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
     return life
+
+
+def test_a_pod_made_again_under_its_name_has_one_series_that_adds_up_and_its_own_times() -> None:
+    before, again = (PodLife(replace(a_pod(uid), name="web-0")) for uid in ("uid-1", "uid-2"))
+    before.own_boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
+    again.own_boundaries[Boundary.DELETION_REQUESTED] = Moment(200 * SECOND, Source.API)
+    refused = Counter({(Kind.REFUSED, Phase.CLOSED): 2})
+    tally = Tally(refused, Counter({Phase.STOPPING: 1}), 101 * SECOND)
+    snapshot = a_snapshot(before, tally)
+    reading = replace(
+        snapshot.reading,
+        pods={"uid-1": tally, "uid-2": Tally(Counter(refused), last_attempt_ns=203 * SECOND)},
+        forgotten={pod_key_of(before): Tally(Counter(refused))},
+    )
+    snapshot = replace(snapshot, lives=(before, again), reading=reading)
+    samples = [
+        (sample.name, tuple(sorted(sample.labels.items())))
+        for family in AgentCollector(lambda: snapshot, "1").collect()
+        for sample in family.samples
+    ]
+    assert len(samples) == len(set(samples))
+    found = page(snapshot)
+    shown = {name: value for (name, labels), value in found.items() if ("pod", "web-0") in labels and value}
+    assert shown == {
+        "lastcall_pod_dropped_connections_total": 6,
+        "lastcall_pod_late_connections_total": 1,
+        "lastcall_pod_propagation_lag_seconds": 3,
+        "lastcall_pod_termination_timestamp_seconds": 200,
+    }
 
 
 def test_names_types_and_labels_are_those_of_the_contract() -> None:
