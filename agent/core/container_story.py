@@ -233,7 +233,14 @@ def event_told(life: PodLife, record: PodEventSeen) -> bool:
     run.killing = run.killing or record
     run.restart_cause = _cause(record)
     judge_hooks(life)
-    return run.restart_cause is None
+    return run.restart_cause is None and not _only_sidecars_are_left(life)
+
+
+def _only_sidecars_are_left(life: PodLife) -> bool:
+    """A pod that has done its work is over by itself; its sidecars are stopped then (KEP-753)."""
+    main = [container.name for container in life.pod.containers if not container.sidecar]
+    runs = [run for name in main if (run := run_of_container(life, name)) is not None]
+    return len(main) < len(life.pod.containers) and bool(runs) and all(run.ended for run in runs)
 
 
 def _cause(record: PodEventSeen) -> RestartCause | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.core.boundaries import Boundary
+from agent.core.propagation import KUBE_PROXY_COMMITS_AS
 from agent.core.records import (
     ConnectionDropped,
     EndpointTerminating,
@@ -21,7 +22,7 @@ from agent.core.records import (
     Record,
     SourceIdentified,
 )
-from agent.core.tracker import KUBE_PROXY_COMMITS_AS, Tracker
+from agent.core.tracker import Tracker
 
 LINES_OF_A_POD = 400
 UNKNOWN_NAMESPACES = 512

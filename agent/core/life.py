@@ -46,6 +46,8 @@ class PodLife:
     netns: int | None = None
     found_dying: bool = False
     """The pod was being deleted already when it became known: its listeners may have closed before."""
+    outlived: bool = False
+    """The pod had finished before anybody asked for the deletion of its object, which ends nothing then."""
     runs: deque[ContainerRun] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
     names: dict[str, str] = field(default_factory=dict)
     """Names of containers by container ID, of runs that the status does not tell of any more too."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from agent.core import container_story
 from agent.core.boundaries import Boundary, Moment, Source, reach
 from agent.core.container_runs import identify
-from agent.core.life import PodLife, Stage, StageWitness
+from agent.core.life import PodLife, Stage
 from agent.core.orders import (
     FindNamespaces,
     FollowNamespace,
@@ -21,6 +21,7 @@ from agent.core.orders import (
     WatchClosely,
 )
 from agent.core.phases import Fact
+from agent.core.propagation import KUBE_PROXY_COMMITS_AS, endpoint_told, kube_proxy_told
 from agent.core.records import (
     Address,
     ContainerExited,
@@ -63,18 +64,9 @@ REMEMBERED_NAMESPACES = 512
 """Bounds of what is kept of namespaces that nobody knows; most are no pod's and never will be."""
 
 REMEMBERED_COMMITS = 64
-KUBE_PROXY_COMMITS_AS = frozenset({"nft", "iptables-restor", "ip6tables-resto", "kube-proxy"})
-"""Names of the processes by which kube-proxy commits rules (docs/kinds-and-phases.md, Propagation lag)."""
-
-ONE_SYNC_NS = 100_000_000
-"""A sync of kube-proxy commits table after table, and notes its end some milliseconds after the last."""
 
 LATEST_NEWS_NS = 10_000_000_000
 """How much later than its stop signal a deletion may be told of: an API server under load, a broken watch."""
-
-KUBE_PROXY_HEARS_NS = 100_000_000
-"""How much later than the agent kube-proxy may hear of a slice: only then its having nothing to do means that
-it has done it."""
 
 FRESH_DELETION_NS = 1_250_000_000
 """The API's time of a deletion is cut to whole seconds: news that is no older than this is fresh."""
@@ -151,7 +143,6 @@ class Tracker:
             return
         life = self.lives.get(pod.uid)
         first_sight = life is None
-        was_finished = life is not None and life.pod.finished and not life.deleted
         if life is None:
             life = self.lives[pod.uid] = PodLife(
                 pod,
@@ -165,12 +156,14 @@ class Tracker:
                 yield FindNamespaces()
         elif _runs_unknown_container(life, pod):
             yield FindNamespaces()
+        asked = pod.deletion_requested_ns is not None and life.pod.deletion_requested_ns is None
+        life.outlived |= asked and life.pod.finished and not first_sight
         life.pod = _keeping_addresses(life.pod, pod)
         if not pod.finished:
             for address in pod.addresses:
                 yield from self._address_back(address, pod.uid)
         # Deleting the object of a pod that has finished, or that a file on the node describes, ends nothing.
-        if pod.deletion_requested_ns is not None and not was_finished and not pod.is_mirror:
+        if pod.deletion_requested_ns is not None and not life.outlived and not pod.is_mirror:
             yield from self._deletion_told(life, pod.deletion_requested_ns, record.at_ns)
         container_story.status_told(life, record.at_ns, first_sight)
         if first_sight:
@@ -218,7 +211,7 @@ class Tracker:
             yield from self._tell_facts(life)
             yield from self._watch_addresses(life)
             for early in life.early_endpoints:
-                self._endpoint_terminating(early)
+                endpoint_told(life, early)
         container_story.judge_hooks(life)
 
     def _pod_removed(self, record: PodRemoved) -> Iterator[Order]:
@@ -365,39 +358,13 @@ class Tracker:
 
     def _endpoint_terminating(self, record: EndpointTerminating) -> None:
         life = self.lives.get(record.pod_uid)
-        if life is None:
-            return
-        if not life.deleted:
-            if not record.removed:
-                life.early_endpoints.append(record)
-            return
-        if not record.removed:
-            life.last_endpoint |= record.ready_left == 0
-            life.stays_ready_in[record.service] = record.stays_ready
-        if life.endpoint_seen_ns is None:
-            life.endpoint_seen_ns = record.at_ns
-            _reach_stage(life, Stage.ENDPOINTSLICE, record.at_ns, StageWitness.ENDPOINTSLICE_WATCH)
+        if life is not None:
+            endpoint_told(life, record)
 
     def _kube_proxy_read(self, state: KubeProxyState) -> None:
         self.kube_proxy = state
-        if state.synced_ns is None or state.pending != 0:
-            return
-        for life in self.lives.values():
-            deletion = life.own_boundaries.get(Boundary.DELETION_REQUESTED)
-            if deletion is None or life.endpoint_seen_ns is None or Stage.KUBE_PROXY in life.stage_seconds:
-                continue
-            if state.at_ns < life.endpoint_seen_ns + KUBE_PROXY_HEARS_NS:
-                continue
-            if state.synced_ns >= deletion.at_ns:
-                committed = self._last_commit(deletion.at_ns, state.synced_ns + ONE_SYNC_NS)
-                if committed is None:
-                    _reach_stage(life, Stage.KUBE_PROXY, state.synced_ns, StageWitness.KUBE_PROXY_METRICS)
-                else:
-                    _reach_stage(life, Stage.KUBE_PROXY, committed, StageWitness.NFTABLES_COMMIT)
-
-    def _last_commit(self, after_ns: int, before_ns: int) -> int | None:
-        """When kube-proxy last committed rules in a span of time; None in a mode that commits nothing."""
-        return max((c.at_ns for c in self._commits if after_ns <= c.at_ns <= before_ns), default=None)
+        for uid in self._active & self.lives.keys():
+            kube_proxy_told(self.lives[uid], state, self._commits)
 
     def _rules_committed(self, record: NftablesCommitted) -> None:
         if record.process in KUBE_PROXY_COMMITS_AS:
@@ -478,10 +445,3 @@ def _runs_unknown_container(life: PodLife, pod: Pod) -> bool:
     known = {run.container_id for run in life.runs if run.init_pid is not None}
     news = [c for c in running if c.container_id not in known and c.container_id not in life.names]
     return not pod.finished and bool(news if life.netns is not None else running)
-
-
-def _reach_stage(life: PodLife, stage: Stage, at_ns: int, witness: StageWitness) -> None:
-    seconds = life.seconds_since_deletion(at_ns)
-    if seconds is not None and stage not in life.stage_seconds:
-        life.stage_seconds[stage] = seconds
-        life.stage_witnesses[stage] = witness

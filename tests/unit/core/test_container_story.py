@@ -453,3 +453,25 @@ def test_what_is_kept_of_pods_that_nobody_knows_is_bounded() -> None:
         tracker.apply(NamespaceIdentified(number, number, f"unknown-{number}"))
         tracker.apply(PodEventSeen(number, f"unknown-{number}", None, EventReason.EVICTED, "", None))
     assert len(pickle.dumps(tracker)) < 200_000
+
+
+def test_the_sidecars_of_a_pod_that_has_done_its_work_are_stopped_and_nobody_ended_the_pod() -> None:
+    stopped = PodEventSeen(at(1.1), "uid-1", "proxy", EventReason.KILLING, "Stopping container proxy", at(1))
+    tracker = lived(TWO, exited(1, APP), stopped, signal(1.2, PROXY), exited(2, PROXY))
+    assert not tracker.lives["uid-1"].deleted
+    tracker.apply(PodChanged(at(2.5), replace(TWO, finished=True)))
+    end = the_end(tracker)
+    assert (end.scope, end.reason, len(end.containers)) == (Scope.POD, Reason.COMPLETED, 2)
+
+
+def test_deleting_a_pod_that_the_kubelet_ended_long_ago_is_no_second_end_of_it() -> None:
+    tracker = lived(ONE, killing("Stopping container app", 0.1), exited(1, APP))
+    for record in (
+        ended_status(1.5, status_reason="Evicted"),
+        ended_status(3000, status_reason="Evicted", deletion_requested_ns=at(3000)),
+        ended_status(3001, status_reason="Evicted", deletion_requested_ns=at(3000)),
+    ):
+        tracker.apply(record)
+    end = the_end(tracker)
+    assert end.reason is Reason.NODE_PRESSURE
+    assert end.boundaries[Boundary.DELETION_REQUESTED].source is Source.EVENT
