@@ -7,6 +7,7 @@ from agent.core.counts import CountsRead, KernelCounts
 from agent.core.observation import Observation, OwnState, OwnStateRead
 from agent.core.orders import ForgetNamespace, Order
 from agent.core.record_codec import RecordedEntry
+from agent.core.records import PodChanged
 from agent.core.termination import Termination
 
 TICK_NS = 1_000_000_000
@@ -24,6 +25,8 @@ class Player:
     entries: int = 0
     failures: list[str] = field(default_factory=list)
     """What the joining code failed at, one line each: the running agent passed it over too."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Names by UID of the pods that are on their node's own network, of which nothing is told."""
     _next_tick_ns: int = 0
     _forgotten: list[Termination] = field(default_factory=list)
 
@@ -52,6 +55,8 @@ class Player:
             return
         self._settle_if_due(entry.at_ns)
         self.now_ns = max(self.now_ns, entry.at_ns)
+        if isinstance(entry, PodChanged) and entry.pod.host_network:
+            self.left_out[entry.pod.uid] = f"{entry.pod.namespace}/{entry.pod.name}"
         if isinstance(entry, OwnStateRead):
             self.own = entry.own
         else:

@@ -36,26 +36,26 @@ class WatchFolder:
     complaints: list[str] = field(default_factory=list)
 
     @property
-    def node(self) -> str:
-        """The node whose pods were watched, as the pods tell it; empty if none does."""
-        for event in self.events:
-            spec = event.object.get("spec") if event.file == PODS else None
-            name = spec.get("nodeName") if isinstance(spec, dict) else None
-            if isinstance(name, str):
-                return name
-        return ""
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes whose pods were watched, as the pods tell it: several where all pods were watched."""
+        specs = (event.object.get("spec") for event in self.events if event.file == PODS)
+        names = (spec.get("nodeName") for spec in specs if isinstance(spec, dict))
+        return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
     def records(self) -> Iterator[RecordedEntry]:
-        """The records that the live watches would have made of it, in the order of receipt."""
+        """The records that the live watches of each node would have made of it, in the order of receipt."""
         told: list[RecordedEntry] = []
-        take: dict[str, Callable[[Change, JsonObject, int], None]] = {
-            PODS: NodePods(told.append).changed,
-            SLICES: NamespaceSlices(self.node, told.append).changed,
-            EVENTS: NamespaceEvents(told.append).changed,
+        slices = [NamespaceSlices(node, told.append) for node in self.nodes or ("",)]
+        take: dict[str, tuple[Callable[[Change, JsonObject, int], None], ...]] = {
+            PODS: (NodePods(told.append).changed,),
+            SLICES: tuple(of_a_node.changed for of_a_node in slices),
+            EVENTS: (NamespaceEvents(told.append).changed,),
         }
         for event in sorted(self.events, key=lambda event: event.at_ns):
-            take[event.file](event.change, event.object, event.at_ns)
-            yield from told
+            for changed in take[event.file]:
+                changed(event.change, event.object, event.at_ns)
+            # An endpoint that does not name its node is told of for each.
+            yield from dict.fromkeys(told)
             told.clear()
 
 
