@@ -14,6 +14,7 @@ from agent.core.records import (
     KubeletDisconnected,
     KubeProxyState,
     NftablesCommitted,
+    Pod,
     PodChanged,
     PodEventSeen,
     PodRemoved,
@@ -37,11 +38,14 @@ _Line = tuple[int, str]
 class KeptLines:
     """Lines by pod and by network namespace, each with its place in the whole recording.
 
-    Of a pod with very many lines its first one and the latest stay.
+    Of a pod with very many lines its first one and the latest stay, and of a pod that only becomes ready and
+    unready, again and again, the first and the last of those lines.
     """
 
     _serial: int = 0
     _of_pods: dict[str, list[_Line]] = field(default_factory=dict)
+    _latest: dict[str, deque[tuple[Pod, _Line]]] = field(default_factory=dict)
+    """The last two states of each pod that are kept."""
     _of_namespaces: OrderedDict[int, list[_Line]] = field(default_factory=OrderedDict)
     _owned: set[int] = field(default_factory=set)
     """Namespaces of pods that were known when `forget` was last called."""
@@ -61,7 +65,7 @@ class KeptLines:
         numbered = (self._serial, line)
         match record:
             case PodChanged():
-                self._append(self._of_pods.setdefault(record.pod.uid, []), numbered)
+                self._pod_changed(record.pod, numbered)
             case PodRemoved():
                 self._append(self._of_pods.setdefault(record.uid, []), numbered)
             case EndpointTerminating() | PodEventSeen():
@@ -84,6 +88,16 @@ class KeptLines:
             case _:
                 self._append(self._of_namespaces.setdefault(record.netns, []), numbered)
 
+    def _pod_changed(self, pod: Pod, numbered: _Line) -> None:
+        lines = self._of_pods.setdefault(pod.uid, [])
+        latest = self._latest.setdefault(pod.uid, deque(maxlen=2))
+        if len(latest) == 2 and all(_differs_in_readiness(known, pod) for known, _ in latest):
+            _, between = latest.pop()
+            if between in lines:
+                lines.remove(between)
+        latest.append((pod, numbered))
+        self._append(lines, numbered)
+
     def _kube_proxy_read(self, state: KubeProxyState, numbered: _Line) -> None:
         known = self._kube_proxy[-1][0] if self._kube_proxy else None
         if known is None or self._endpoints_told or replace(known, at_ns=state.at_ns) != state:
@@ -100,6 +114,7 @@ class KeptLines:
         """Let go of what belongs to pods that the tracker has forgotten."""
         for uid in self._of_pods.keys() - tracker.lives.keys():
             del self._of_pods[uid]
+            self._latest.pop(uid, None)
         owned = {netns for netns in self._of_namespaces if tracker.life_in(netns) is not None}
         ever_owned = owned | self._owned
         unknown = [netns for netns in self._of_namespaces if netns not in ever_owned]
@@ -127,3 +142,8 @@ class KeptLines:
         for lines in (*self._of_pods.values(), *self._of_namespaces.values(), *self._evidence.values()):
             kept += lines
         return (line for _, line in sorted(kept))
+
+
+def _differs_in_readiness(known: Pod, pod: Pod) -> bool:
+    """Whether that is all that has changed of a pod that nobody has asked to go."""
+    return pod.deletion_requested_ns is None and replace(known, ready=pod.ready) == pod

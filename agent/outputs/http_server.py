@@ -1,17 +1,21 @@
 """The agent's HTTP port: /metrics, /healthz, /readyz. Read-only."""
 
+import errno
 import logging
 import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET6
+from socket import AF_INET6, IPPROTO_IPV6, IPV6_V6ONLY
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 _log = logging.getLogger(__name__)
+
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+"""What a node says that has no IPv6, or has it switched off."""
 
 Readiness = Callable[[], str | None]
 """None when the agent is ready, else what it waits for."""
@@ -34,13 +38,20 @@ class _Server6(_Server):
     address_family = AF_INET6
 
 
+class _DualStackServer(_Server6):
+    """Takes IPv4 connections too, whatever net.ipv6.bindv6only says."""
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(IPPROTO_IPV6, IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
 class HttpServer:
     """Holds the port from the moment it is made; answers from `start` on, on threads of its own."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Raises OSError when the address cannot be listened on."""
-        server = _Server6 if ":" in host else _Server
-        self._server = server((host, port), BaseHTTPRequestHandler)
+        """An empty host is every address of the node. Raises OSError when it cannot be listened on."""
+        self._server = _listening(host, port)
         self._thread: threading.Thread | None = None
 
     @property
@@ -61,6 +72,17 @@ class HttpServer:
         if self._thread is not None:
             self._server.shutdown()
         self._server.server_close()
+
+
+def _listening(host: str, port: int) -> _Server:
+    if host:
+        return (_Server6 if ":" in host else _Server)((host, port), BaseHTTPRequestHandler)
+    try:
+        return _DualStackServer((host, port), BaseHTTPRequestHandler)
+    except OSError as error:
+        if error.errno not in _NO_IPV6:
+            raise
+        return _Server((host, port), BaseHTTPRequestHandler)
 
 
 def _handler(

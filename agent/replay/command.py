@@ -18,6 +18,8 @@ from agent.outputs.termination_text import termination_text
 from agent.replay.player import Player
 from agent.replay.watch_folder import read_watch_folder
 
+NODE_SEPARATOR = ", "
+LEFT_OUT_SHOWN = 3
 FOREVER_SECONDS = 10.0**9
 """Pods of a folder of watches are never forgotten: the folder is the whole story."""
 
@@ -49,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
         print(f"agent replay: {reason}", file=sys.stderr)
         return 1
+    _tell_left_out(tuple(player.left_out.values()))
     for piece in _output(args.output, header, player):
         sys.stdout.write(piece)
     return 0
@@ -58,7 +61,7 @@ def _play_folder(path: Path) -> tuple[RecordingHeader, Player]:
     folder = read_watch_folder(path)
     for complaint in folder.complaints:
         _warn(complaint)
-    header = RecordingHeader(folder.node, "unknown", FOREVER_SECONDS)
+    header = RecordingHeader(NODE_SEPARATOR.join(folder.nodes), "unknown", FOREVER_SECONDS)
     return header, _played(path, header, folder.records())
 
 
@@ -96,6 +99,14 @@ def _tell(path: Path, passed_over: PassedOver) -> None:
         _warn(f"{path} ends in the middle of a line: the agent was killed while it wrote")
 
 
+def _tell_left_out(pods: tuple[str, ...]) -> None:
+    if not pods:
+        return
+    shown = ", ".join(pods[:LEFT_OUT_SHOWN])
+    rest = f" and {len(pods) - LEFT_OUT_SHOWN} more" if len(pods) > LEFT_OUT_SHOWN else ""
+    _warn(f"left out, being on the node's own network (hostNetwork): {shown}{rest}")
+
+
 def _warn(text: str) -> None:
     print(f"agent replay: {text}", file=sys.stderr)
 
@@ -111,7 +122,8 @@ def _output(form: str, header: RecordingHeader, player: Player) -> Iterator[str]
     for end in ends:
         yield termination_text(end) + "\n\n"
     what = "1 termination" if len(ends) == 1 else f"{len(ends)} terminations"
-    yield f"{what} in {player.entries} records of node {header.node or 'unknown'}\n"
+    nodes = "nodes" if NODE_SEPARATOR in header.node else "node"
+    yield f"{what} in {player.entries} records of {nodes} {header.node or 'unknown'}\n"
 
 
 def _metrics(header: RecordingHeader, player: Player) -> str:

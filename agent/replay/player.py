@@ -7,6 +7,7 @@ from agent.core.counts import CountsRead, KernelCounts
 from agent.core.observation import Observation, OwnState, OwnStateRead
 from agent.core.orders import ForgetNamespace, Order
 from agent.core.record_codec import RecordedEntry
+from agent.core.records import PodChanged
 from agent.core.termination import Termination
 
 TICK_NS = 1_000_000_000
@@ -25,6 +26,8 @@ class Player:
     failures: int = 0
     """Entries that the joining code failed at: the running agent passed them over too."""
     first_failure: str | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Names by UID of the pods that are on their node's own network, of which nothing is told."""
     _next_tick_ns: int = 0
     _forgotten: list[Termination] = field(default_factory=list)
 
@@ -54,6 +57,8 @@ class Player:
             return
         self._settle_if_due(entry.at_ns)
         self.now_ns = max(self.now_ns, entry.at_ns)
+        if isinstance(entry, PodChanged) and entry.pod.host_network:
+            self.left_out[entry.pod.uid] = f"{entry.pod.namespace}/{entry.pod.name}"
         if isinstance(entry, OwnStateRead):
             self.own = entry.own
         else:

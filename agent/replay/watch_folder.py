@@ -5,7 +5,7 @@ A line is {"recv_ns": wall clock at receipt, "event": the event as the API serve
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,27 +46,31 @@ class WatchFolder:
     complaints: list[str] = field(default_factory=list)
 
     @property
-    def node(self) -> str:
-        """The node whose pods were watched, as the pods tell it; empty if none does."""
-        for event in self.events:
-            spec = event.object.get("spec") if event.file == PODS else None
-            name = spec.get("nodeName") if isinstance(spec, dict) else None
-            if isinstance(name, str):
-                return name
-        return ""
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes whose pods were watched, as the pods tell it: several where all pods were watched."""
+        specs = (event.object.get("spec") for event in self.events if event.file == PODS)
+        names = (spec.get("nodeName") for spec in specs if isinstance(spec, dict))
+        return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
     def records(self) -> Iterator[RecordedEntry]:
-        """The records that the live watches would have made of it, in the order of receipt."""
+        """The records that the live watches of each node would have made of it, in the order of receipt."""
         told: list[RecordedEntry] = []
-        pods, node = NodePods(told.append), self.node
-        slices: defaultdict[str, NamespaceSlices] = defaultdict(lambda: NamespaceSlices(node, told.append))
+        pods = NodePods(told.append)
+        nodes = self.nodes or ("",)
+        slices: defaultdict[str, list[NamespaceSlices]] = defaultdict(
+            lambda: [NamespaceSlices(node, told.append) for node in nodes]
+        )
         events: defaultdict[str, NamespaceEvents] = defaultdict(lambda: NamespaceEvents(told.append))
         for event in sorted(self.events, key=lambda event: event.at_ns):
-            listener: WatchListener = pods
-            if event.file != PODS:
-                listener = (slices if event.file == SLICES else events)[event.namespace]
-            listener.changed(event.change, event.object, event.at_ns)
-            yield from told
+            listeners: Sequence[WatchListener] = [pods]
+            if event.file == SLICES:
+                listeners = slices[event.namespace]
+            elif event.file == EVENTS:
+                listeners = [events[event.namespace]]
+            for listener in listeners:
+                listener.changed(event.change, event.object, event.at_ns)
+            # An endpoint that does not name its node is told of for each.
+            yield from dict.fromkeys(told)
             told.clear()
 
 

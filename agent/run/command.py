@@ -24,7 +24,7 @@ from agent.run.recorder import Recorder
 from agent.run.settings import Settings, parse_listen, parse_record_limit, parse_retention
 from agent.run.threads import say_in_one_line
 
-DEFAULT_LISTEN = "0.0.0.0:9435"
+DEFAULT_LISTEN = ":9435"
 RETENTION_SECONDS = 600.0
 
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     setting("node-name", "NAME", "this node's name in the API (default: the host name)", os.uname().nodename)
     setting("kubeconfig", "FILE", "how to reach the API server (default: the pod's service account)")
-    setting("listen", "HOST:PORT", "where to serve metrics", DEFAULT_LISTEN)
+    setting("listen", "HOST:PORT", "where to serve metrics; without HOST on every address", DEFAULT_LISTEN)
     setting("kube-proxy-metrics", "URL", "this node's kube-proxy", kube_proxy.DEFAULT_URL)
     setting("cache-dir", "DIR", "private directory for headers made from BTF", str(DEFAULT_CACHE))
     setting("record", "FILE", "write what the agent takes in, for agent replay")
@@ -123,7 +123,8 @@ def _listen(settings: Settings) -> HttpServer:
     try:
         return HttpServer(settings.listen_host, settings.listen_port)
     except OSError as error:
-        where = f"{settings.listen_host}:{settings.listen_port}"
+        host = settings.listen_host
+        where = f"[{host}]:{settings.listen_port}" if ":" in host else f"{host}:{settings.listen_port}"
         raise ValueError(
             f"cannot listen on {where} ({error.strerror}): choose another with --listen"
         ) from None

@@ -9,6 +9,7 @@ import time
 from agent.cluster.connection import connect
 from agent.cluster.events import watch_events
 from agent.cluster.kube_proxy import KubeProxyWatch
+from agent.cluster.node import warn_if_unknown
 from agent.cluster.pods import watch_pods
 from agent.cluster.slices import watch_slices
 from agent.cluster.source_lookup import SourceLookup
@@ -37,6 +38,9 @@ class NodeAgent:
         self._lock = threading.Lock()
         self._observation = Observation(int(settings.retention_seconds * 1e9), node_addresses())
         connection = connect(settings.kubeconfig)
+        self._node = threading.Thread(
+            target=warn_if_unknown, args=(connection, settings.node_name), name="node", daemon=True
+        )
         emit = self._records.put
         self._kube_proxy = KubeProxyWatch(settings.kube_proxy_metrics, emit)
         self._kernel = KernelSide(settings.cache, emit)
@@ -57,6 +61,7 @@ class NodeAgent:
         self._loop.start()
         self._kernel.start()
         self._pods.start()
+        self._node.start()
         self._kube_proxy.start()
         self._sources.start()
 

@@ -23,10 +23,12 @@ _log = logging.getLogger(__name__)
 class Recorder:
     """A recording in FILE, and in FILE.1 what came before; used by one thread at a time.
 
-    When FILE has grown by half of the limit it becomes FILE.1, in place of an older one. The new FILE begins
-    with the lines about the pods that are still known and with the counters as they are, so each of the two
-    can be replayed alone. A FILE that an agent before has left becomes FILE.1 too. Raises OSError where FILE
-    cannot be written at the start, ValueError where it is no recording; a later failure ends the recording.
+    When FILE takes half of the limit it becomes FILE.1, in place of an older one. The new FILE begins with
+    the lines about the pods that are still known and with the counters as they are, so each of the two can be
+    replayed alone. Where these lines leave less than half of that for new ones, FILE grows beyond it: a file
+    that was full when it began would be begun again at each reading. A FILE that an agent before has left
+    becomes FILE.1 too. Raises OSError where FILE cannot be written at the start, ValueError where it is no
+    recording; a later failure ends the recording.
     """
 
     def __init__(self, path: Path, limit_bytes: int, header: RecordingHeader) -> None:
@@ -36,6 +38,7 @@ class Recorder:
         self._kept = KeptLines()
         self._counts = KernelCounts()
         self._own = OwnState()
+        self._begun_with = 0
         self._grown = 0
         _set_aside(path)
         self._file: TextIO | None = None
@@ -56,7 +59,7 @@ class Recorder:
             self._write(entry_line(OwnStateRead(at_ns, own)))
         self._counts, self._own = counts, own
         self._kept.forget(tracker)
-        if self._grown > self._half:
+        if self._grown > max(self._half - self._begun_with, self._half // 2):
             self._rotate(at_ns)
         self._flush()
 
@@ -73,8 +76,9 @@ class Recorder:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fchmod(descriptor, 0o600)  # it may have been there, empty and for others to read
         self._file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 (open until the agent ends)
-        self._file.write(self._header)
-        self._file.writelines(lines)
+        begins_with = (self._header, *lines)
+        self._file.writelines(begins_with)
+        self._begun_with = sum(map(len, begins_with))
         self._grown = 0
 
     def _rotate(self, at_ns: int) -> None:

@@ -13,6 +13,8 @@ LONGEST_RETENTION_SECONDS = 365 * 24 * 3600.0
 class Settings:
     """Without `kubeconfig`, the pod's service account. Series of gone pods stay `retention_seconds`.
 
+    An empty `listen_host` is every address of the node, IPv4 and IPv6.
+
     With `record`, what the agent takes in is written there and to a second file, within `record_limit_bytes`.
     """
 
@@ -28,11 +30,13 @@ class Settings:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """`host:port`, `[v6]:port` or `:port`. Raises ValueError that says so."""
+    """`host:port`, `[v6]:port`, or `:port` for every address, where the host is empty. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"not an address to listen on: {text!r}; write host:port, for example 0.0.0.0:9435")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+        raise ValueError(
+            f"not an address to listen on: {text!r}; write host:port or :port, for example :9435"
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def parse_retention(text: str) -> float:

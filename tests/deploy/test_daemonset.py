@@ -155,7 +155,7 @@ def requested() -> set[tuple[str, str]]:
 
 def test_everything_that_the_agent_asks_the_api_server_for_is_granted() -> None:
     asked = requested()
-    assert {("", "pods"), ("discovery.k8s.io", "endpointslices")} <= asked
+    assert {("", "pods"), ("", "nodes"), ("discovery.k8s.io", "endpointslices")} <= asked
     rules = role()["rules"]
     for group, resource in asked:
         assert any(group in r["apiGroups"] and resource in r["resources"] for r in rules), (group, resource)

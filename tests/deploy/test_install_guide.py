@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from agent.kernel.capabilities import KEPT_ONCE_ATTACHED
+from agent.run.settings import parse_listen
 from tests.deploy.manifests import DEPLOY, ROOT, container, least_capabilities
 from tests.deploy.test_kustomize import built, needs_kubectl
 from tests.unit.test_docs import code_lines
@@ -75,3 +76,34 @@ def test_the_table_of_capabilities_is_the_overlays() -> None:
 def test_the_pod_monitor_finds_the_pods_and_their_port() -> None:
     (monitor,) = (yaml.safe_load(block) for block in BLOCKS if "kind: PodMonitor" in block)
     assert monitor["spec"]["podMetricsEndpoints"] == [{"port": container()["ports"][0]["name"]}]
+
+
+def patch_of_the_address() -> str:
+    (text,) = (block for block in BLOCKS if block.startswith("patches:"))
+    return str(text)
+
+
+def test_who_is_told_to_listen_on_one_address_is_told_to_have_it_probed() -> None:
+    (patch,) = yaml.safe_load(patch_of_the_address())["patches"]
+    (agent,) = yaml.safe_load(patch["patch"])["spec"]["template"]["spec"]["containers"]
+    (listen,) = agent["env"]
+    assert listen["name"] == "LASTCALL_LISTEN"
+    host, port = parse_listen(listen["value"])
+    assert port == container()["ports"][0]["containerPort"]
+    probes = {name for name in container() if name.endswith("Probe")}
+    assert {name: agent[name]["httpGet"]["host"] for name in probes} == dict.fromkeys(probes, host)
+
+
+@needs_kubectl
+def test_the_patch_of_the_address_keeps_the_rest_of_the_probes(tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(KUSTOMIZATIONS[0] + patch_of_the_address())
+    (agent,) = built(folder)["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    for name in (name for name in container() if name.endswith("Probe")):
+        before = container()[name]
+        assert agent[name] == {**before, "httpGet": {**before["httpGet"], "host": "127.0.0.1"}}
+    assert {variable["name"] for variable in agent["env"]} > {
+        variable["name"] for variable in container()["env"]
+    }

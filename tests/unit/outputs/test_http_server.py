@@ -1,5 +1,6 @@
 """The HTTP port: what it answers, and clients that go away."""
 
+import errno
 import socket
 import struct
 import time
@@ -100,3 +101,50 @@ def test_an_agent_of_which_a_part_has_ended_is_not_healthy_and_says_which(page: 
             assert (answer.code, answer.read()) == (503, b"failed: the thread 'loop' has ended\n")
     finally:
         server.stop()
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether somebody answers at an address of this machine."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=5) as answer:
+            return bool(answer.read() == b"ok\n")
+    except urllib.error.URLError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("host", "ipv4", "ipv6"),
+    [("", True, True), ("0.0.0.0", True, False), ("127.0.0.1", True, False), ("::1", False, True)],
+    ids=["every address", "every IPv4 address", "an IPv4 address", "an IPv6 address"],
+)
+def test_it_listens_on_both_families_unless_told_an_address(
+    page: Page, host: str, ipv4: bool, ipv6: bool
+) -> None:
+    server = HttpServer(host, 0)
+    server.start(page, lambda: None)
+    try:
+        assert (answers("127.0.0.1", server.port), answers("[::1]", server.port)) == (ipv4, ipv6)
+    finally:
+        server.stop()
+
+
+def test_without_ipv6_it_listens_on_every_ipv4_address(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_ipv6(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr("agent.outputs.http_server._DualStackServer", without_ipv6)
+    server = HttpServer("", 0)
+    server.start(page, lambda: None)
+    try:
+        assert answers("127.0.0.1", server.port)
+    finally:
+        server.stop()
+
+
+def test_a_port_that_is_taken_is_not_shared() -> None:
+    first = HttpServer("", 0)
+    try:
+        with pytest.raises(OSError, match="in use"):
+            HttpServer("", first.port)
+    finally:
+        first.stop()

@@ -110,3 +110,55 @@ def test_a_folder_without_watches_is_refused_in_one_line(
     told = capsys.readouterr().err
     assert told.startswith(f"agent replay: {tmp_path} has no recorded watches")
     assert told.count("\n") == 1
+
+
+def copied(case: str, folder: Path, name: str, **spec: object) -> str:
+    """The pods of a recorded folder, with another UID and name, and more in their specification."""
+    lines = []
+    for line in (FOLDERS / case / "watch-pods.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        pod = entry["event"]["object"]
+        pod["metadata"].update(uid=name, name=name)
+        pod["spec"].update(spec)
+        lines.append(json.dumps(entry) + "\n")
+    file = folder / "watch-pods.jsonl"
+    file.write_text((file.read_text() if file.exists() else "") + "".join(lines))
+    return str(entry["event"]["object"]["metadata"]["namespace"])
+
+
+def test_a_folder_with_pods_of_two_nodes_tells_of_both_each_by_its_own_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(FOLDERS / "prestop-fails", tmp_path, dirs_exist_ok=True)
+    copied("prestop-fails", tmp_path, "elsewhere", nodeName="node2")
+    slices = tmp_path / "watch-endpointslices.jsonl"
+    with slices.open("a") as file:
+        for line in slices.read_text().splitlines():
+            entry = json.loads(line)
+            entry["event"]["object"]["metadata"].update(name="elsewhere", uid="slice-elsewhere")
+            for endpoint in entry["event"]["object"].get("endpoints") or ():
+                endpoint.update(
+                    nodeName="node2", targetRef={"kind": "Pod", "uid": "elsewhere", "name": "elsewhere"}
+                )
+            file.write(json.dumps(entry) + "\n")
+    ends = replayed_json(tmp_path, capsys)
+    assert {end["node"]: end["pod"] == "elsewhere" for end in ends} == {"node1": False, "node2": True}
+    here, there = (end["stages"]["endpointslice"]["seconds"] for end in ends)
+    assert here == there is not None
+    assert main(["replay", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(" records of nodes node1, node2\n")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "metrics"])
+def test_pods_on_their_nodes_own_network_are_named_as_left_out(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("watch-endpointslices.jsonl", "watch-events.jsonl"):
+        shutil.copy(FOLDERS / "prestop-fails" / name, tmp_path)
+    for number in range(4):
+        namespace = copied("prestop-fails", tmp_path, f"host-{number}", hostNetwork=True)
+    assert main(["replay", "-o", form, str(tmp_path)]) == 0
+    names = ", ".join(f"{namespace}/host-{number}" for number in range(3))
+    assert capsys.readouterr().err == (
+        f"agent replay: left out, being on the node's own network (hostNetwork): {names} and 1 more\n"
+    )

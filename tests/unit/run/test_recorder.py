@@ -119,6 +119,40 @@ def test_old_pods_leave_the_recording_with_the_metrics(tmp_path: Path) -> None:
     assert (tmp_path / "recording.1").stat().st_size < 12_000
 
 
+def test_pods_that_become_ready_and_unready_for_days_stay_within_the_limit(tmp_path: Path) -> None:
+    file, limit = tmp_path / "recording", 400_000
+    recorder, tracker = Recorder(file, limit, HEADER), Observation(SECOND).tracker
+    for flip in range(60):
+        for number in range(100):
+            record = PodChanged(flip * SECOND, replace(a_pod(f"uid-{number}"), ready=flip % 2 == 0))
+            tracker.apply(record)
+            recorder.took(record)
+        recorder.read(flip * SECOND, KernelCounts(), OwnState(), tracker)
+    recorder.close(60 * SECOND)
+    sizes = [each.stat().st_size for each in (file, tmp_path / "recording.1")]
+    of_one_reading = 100 * len(entry_line(record))
+    assert max(sizes) <= limit / 2 + of_one_reading + 1000
+    assert replayed(file).observation.tracker.lives.keys() == tracker.lives.keys()
+
+
+def test_known_pods_that_take_more_than_the_limit_do_not_make_a_new_file_at_each_reading(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "recording"
+    recorder, tracker = Recorder(file, 40_000, HEADER), Observation(SECOND).tracker
+    begun = 0
+    for number in range(300):
+        record = PodChanged(number, a_pod(f"uid-{number}"))
+        tracker.apply(record)
+        recorder.took(record)
+        inode = file.stat().st_ino
+        recorder.read(number, KernelCounts(), OwnState(), tracker)
+        begun += file.stat().st_ino != inode
+    recorder.close(300)
+    assert file.stat().st_size > 40_000
+    assert begun <= 300 * len(entry_line(record)) / 10_000
+
+
 def test_only_what_has_changed_of_the_counters_is_written(tmp_path: Path) -> None:
     file = tmp_path / "recording"
     recorder, tracker = Recorder(file, 10_000_000, HEADER), Observation(SECOND).tracker
