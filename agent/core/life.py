@@ -105,8 +105,12 @@ class PodLife:
 
     @property
     def last_boundary_ns(self) -> int:
-        """When the latest boundary was reached; 0 before any."""
-        return max((moment.at_ns for moment in self.boundaries.values()), default=0)
+        """When the latest boundary of the pod or of one of its containers was reached; 0 before any."""
+        latest = 0
+        for boundaries in (self.own_boundaries, *(run.boundaries for run in self.runs)):
+            for moment in boundaries.values():
+                latest = max(latest, moment.at_ns)
+        return latest
 
     @property
     def over(self) -> bool:

@@ -57,6 +57,9 @@ SeenInNamespace = (
     | KubeletConnected
     | KubeletDisconnected
 )
+ProbeLike = ProcessEntered | EnteredProcessEnded | KubeletConnected | KubeletDisconnected
+"""What probes leave all the time: it begins and ends nothing."""
+
 LONGEST_PROPAGATION_SECONDS = 60.0
 """How long after a deletion kube-proxy is waited for."""
 REMEMBERED_RECORDS = 64
@@ -94,6 +97,8 @@ class Tracker:
         """Take one record in; the orders that follow from it, in the order to carry them out."""
         orders = list(self._apply(record))
         self._active |= self._touched(record)
+        if isinstance(record, ProbeLike):
+            return orders
         return orders + list(self._watch_what_dies(record.at_ns))
 
     def _touched(self, record: Record) -> set[str]:
