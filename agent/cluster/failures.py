@@ -20,7 +20,7 @@ class Unreachable(ApiFailure):
 
 
 class Silent(Unreachable):
-    """Nothing came for as long as an API server that has nothing to tell would be silent at most."""
+    """Nothing came for as long as was waited for."""
 
 
 class Garbled(ApiFailure):

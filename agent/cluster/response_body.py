@@ -68,6 +68,6 @@ class ResponseBody:
         try:
             yield from self._response.stream(_READ_BYTES, decode_content=True)
         except urllib3.exceptions.ReadTimeoutError:
-            raise Silent("the connection is silent, as one to a dead server is") from None
+            raise Silent("nothing came for too long") from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise Unreachable(f"the connection broke: {one_line(str(error))}") from None

@@ -38,7 +38,7 @@ class WatchedResource:
 
 @dataclass(frozen=True, slots=True)
 class WatchTiming:
-    """Seconds. The API server sends a bookmark about every 60 s: longer silence means a dead stream."""
+    """Seconds. The API server sends a bookmark about every 60 s if it can: longer silence is looked into."""
 
     first_retry: float = 0.2
     longest_retry: float = 15.0
@@ -172,6 +172,13 @@ class ResourceWatch:
                 for line in body.lines():
                     self._tell(line, version)
                     told = True
+        except Silent as silence:
+            # There may be nothing to tell: in an idle cluster versions do not grow, and no bookmark is sent.
+            # Or the server is dead, which the list shows. Or its etcd was restored, and a watch from a
+            # version that it has not reached is told nothing at all.
+            _log.debug("watching %s: %s; listing again", self._resource.name, silence)
+            self._version = None
+            return
         except Unreachable:
             if told:
                 self._backoff.reset()
@@ -218,9 +225,7 @@ class ResourceWatch:
             return
         was_connected, self._connected = self._connected, False
         first = self._backoff.failures == 0
-        if isinstance(failure, (Expired, Garbled, Silent)):
-            # Silent too: an API server whose etcd was restored has nothing to tell a watch from a version
-            # that it has not reached, not even a bookmark.
+        if isinstance(failure, (Expired, Garbled)):
             self._version = None
         self._restarts += 1
         wait = self._backoff.seconds_after(failure)

@@ -8,6 +8,7 @@ from agent.core.records import ContainerEnd, PodEventSeen, SignalResult
 
 _SIGKILL = 9
 _LAST_SIGNAL = 127
+_LAST_STANDARD_SIGNAL = 31
 _KILLED_BY_SIGNAL = 128
 """A shell, and Kubernetes after it, gives 128 + N as the exit code of a process that signal N ended."""
 
@@ -41,6 +42,7 @@ class RestartCause(Enum):
     LIVENESS_PROBE = "liveness_probe"
     STARTUP_PROBE = "startup_probe"
     CHANGED = "container_changed"
+    """Its specification changed, or what it needs to be started again did."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,10 @@ class ContainerRun:
     name: str | None = None
     container_id: str | None = None
     init_pid: int | None = None
+    first_seen_ns: int = 0
+    """When the first record of the run came."""
+    replaced: bool = False
+    """Another run of the container has begun."""
     serves: bool = False
     """Its processes have listened on a port."""
     open_ports: set[int] = field(default_factory=set)
@@ -89,6 +95,6 @@ def exit_of_status(end: ContainerEnd) -> Exit:
     """The exit that the API's status tells of."""
     if end.signal:
         return Exit(None, end.signal, end.reason)
-    if end.exit_code > _KILLED_BY_SIGNAL:
+    if _KILLED_BY_SIGNAL < end.exit_code <= _KILLED_BY_SIGNAL + _LAST_STANDARD_SIGNAL:
         return Exit(end.exit_code, end.exit_code - _KILLED_BY_SIGNAL, end.reason)
     return Exit(end.exit_code, None, end.reason)

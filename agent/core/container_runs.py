@@ -13,20 +13,18 @@ def run_of_init(life: PodLife, init_pid: int) -> ContainerRun | None:
     return next((run for run in reversed(life.runs) if run.init_pid == init_pid), None)
 
 
-def run_of_container(life: PodLife, name: str | None) -> ContainerRun | None:
-    """The latest run of the container; of a pod's only container also one that nobody has named yet."""
+def run_of_container(life: PodLife, name: str | None, at_ns: int | None = None) -> ContainerRun | None:
+    """The latest run of the container, or the latest that had begun by `at_ns`, if any had.
+
+    Of a pod's only container it may also be one that nobody has named yet.
+    """
     only = len(life.pod.containers) == 1
-    return next(
-        (
-            run
-            for run in reversed(life.runs)
-            if run.name == name or (only and run.name is None and run.serves)
-        ),
-        None,
-    )
+    runs = [run for run in life.runs if run.name == name or (only and run.name is None and run.serves)]
+    begun = [run for run in runs if at_ns is None or run.first_seen_ns <= at_ns]
+    return next(reversed(begun or runs), None)
 
 
-def begin_run(life: PodLife, init_pid: int) -> ContainerRun:
+def begin_run(life: PodLife, init_pid: int, at_ns: int) -> ContainerRun:
     """The run that has this init process, a new one unless it is known and has not ended."""
     known = run_of_init(life, init_pid)
     if known is not None and not known.seen_ending:
@@ -34,12 +32,22 @@ def begin_run(life: PodLife, init_pid: int) -> ContainerRun:
     if len(life.pod.containers) == 1 and life.runs and life.runs[-1].init_pid is None:
         life.runs[-1].init_pid = init_pid
         return life.runs[-1]
-    run = ContainerRun(init_pid=init_pid)
+    run = ContainerRun(init_pid=init_pid, first_seen_ns=at_ns)
     life.runs.append(run)
     return run
 
 
-def identify(life: PodLife, init_pid: int, container_id: str) -> None:
+def replace_earlier(life: PodLife, run: ContainerRun) -> None:
+    """The run is up: earlier ones of its container, as far as they are known to be that, are over."""
+    for other in life.runs:
+        if other is run:
+            break
+        same = other.name == run.name or None in (other.name, run.name)
+        if same and (other.ended or other.container_id not in (None, run.container_id)):
+            other.replaced = True
+
+
+def identify(life: PodLife, init_pid: int, container_id: str, at_ns: int) -> None:
     """The process is the init of this container; what both sides told of the run becomes one."""
     named = _run_with_id(life, container_id)
     seen = run_of_init(life, init_pid)
@@ -47,7 +55,7 @@ def identify(life: PodLife, init_pid: int, container_id: str) -> None:
         another = seen.seen_ending or seen.container_id is not None
         seen = None if another else seen
     if named is None and seen is None:
-        named = ContainerRun(container_id=container_id, init_pid=init_pid)
+        named = ContainerRun(container_id=container_id, init_pid=init_pid, first_seen_ns=at_ns)
         life.runs.append(named)
     elif named is None and seen is not None:
         seen.container_id = container_id
@@ -61,17 +69,21 @@ def identify(life: PodLife, init_pid: int, container_id: str) -> None:
         named.name = named.name or life.names.get(container_id)
 
 
-def name_run(life: PodLife, name: str, container_id: str) -> ContainerRun:
+def name_run(life: PodLife, name: str, container_id: str, at_ns: int) -> ContainerRun:
     """The run with this container ID, which belongs to the container of this name; made if it is new."""
     life.names[container_id] = name
     while len(life.names) > REMEMBERED_NAMES:
         del life.names[next(iter(life.names))]
     run = _run_with_id(life, container_id) or _unnamed_run_of_only_container(life)
     if run is None:
-        run = ContainerRun(container_id=container_id)
+        run = ContainerRun(container_id=container_id, first_seen_ns=at_ns)
         life.runs.append(run)
     run.container_id = container_id
     run.name = name
+    for other in life.runs:
+        if other is run:
+            break
+        other.replaced |= other.name == name
     return run
 
 

@@ -10,7 +10,14 @@ from agent.core.container_run import (
     exit_of_status,
     exit_of_wait_status,
 )
-from agent.core.container_runs import begin_run, known_run, name_run, run_of_container, run_of_init
+from agent.core.container_runs import (
+    begin_run,
+    known_run,
+    name_run,
+    replace_earlier,
+    run_of_container,
+    run_of_init,
+)
 from agent.core.life import PodLife
 from agent.core.prestop_evidence import SeenConnection, SeenProcess, hook_seen
 from agent.core.records import (
@@ -25,6 +32,7 @@ from agent.core.records import (
     ListenerClosed,
     ListenerOpened,
     PodEventSeen,
+    PreStop,
     ProcessEntered,
     StopSignalSent,
 )
@@ -43,14 +51,15 @@ _RUN_BOUNDARIES = (
     Boundary.EXITED,
 )
 
+_GOES_WITH_ITS_POD = "Stopping container "
 _CAUSES = (
     ("failed liveness probe", RestartCause.LIVENESS_PROBE),
     ("failed startup probe", RestartCause.STARTUP_PROBE),
-    ("will be restarted", RestartCause.CHANGED),
 )
 """What the kubelet's event Killing says of a container that it ends to start it again.
 
-Of a container that goes with its pod it says "Stopping container NAME" (docs/kinds-and-phases.md).
+Other reasons have other words (a changed definition, a resize, a failed postStart hook); of a container that
+goes with its pod it says "Stopping container NAME" (docs/kinds-and-phases.md).
 """
 
 _ENDS_THE_POD = {
@@ -64,35 +73,39 @@ _ENDS_THE_POD = {
 def listener_opened(life: PodLife, record: ListenerOpened) -> None:
     """A process of the pod listens on one more port."""
     if record.init_pid:
-        run = begin_run(life, record.init_pid)
+        run = begin_run(life, record.init_pid, record.at_ns)
         run.serves = True
         run.open_ports.add(record.port)
         run.ports_closed.pop(record.port, None)
         run.boundaries.pop(Boundary.LISTENER_CLOSED, None)
         run.name = run.name or life.names.get(run.container_id or "")
-    if not life.deleted:
-        # The container that was stopped or ended has been started again.
-        for boundary in _RUN_BOUNDARIES:
-            life.boundaries.pop(boundary, None)
+        if not life.deleted:
+            # The container that was stopped or ended is up again.
+            for boundary in _RUN_BOUNDARIES:
+                run.boundaries.pop(boundary, None)
+            replace_earlier(life, run)
+    life.own_boundaries.pop(Boundary.LISTENER_CLOSED, None)
 
 
 def listener_closed(life: PodLife, record: ListenerClosed) -> None:
     """A port of the pod has no listener any more."""
     moment = Moment(record.at_ns, Source.KERNEL)
-    for run in life.runs:
-        if record.port in run.open_ports:
-            run.open_ports.discard(record.port)
-            run.ports_closed[record.port] = moment
-            if not run.open_ports:
-                reach(run.boundaries, Boundary.LISTENER_CLOSED, moment)
-    if not any(run.open_ports for run in life.runs):
-        reach(life.boundaries, Boundary.LISTENER_CLOSED, moment)
+    owners = [run for run in life.runs if record.port in run.open_ports]
+    for run in owners:
+        run.open_ports.discard(record.port)
+        run.ports_closed[record.port] = moment
+        if not run.open_ports:
+            reach(run.boundaries, Boundary.LISTENER_CLOSED, moment)
+    known = owners or any(record.port in run.ports_closed for run in life.runs)
+    if not known and not any(run.open_ports for run in life.runs):
+        # Of a listener that is older than the agent it is not always known whose it is.
+        reach(life.own_boundaries, Boundary.LISTENER_CLOSED, moment)
 
 
 def signalled(life: PodLife, record: StopSignalSent) -> None:
     """The runtime has signalled a container; the pause container's end is not the pod's."""
     run = run_of_init(life, record.init_pid)
-    if run is None or run.seen_ending or not _is_of_the_pod(life, run):
+    if run is None or run.seen_ending or not (run.serves or run.name is not None):
         return
     moment = Moment(record.at_ns, Source.KERNEL)
     if Boundary.STOP_SIGNAL not in run.boundaries:
@@ -100,38 +113,19 @@ def signalled(life: PodLife, record: StopSignalSent) -> None:
     reached = [Boundary.STOP_SIGNAL] + [Boundary.KILL_SIGNAL] * (record.signal == SIGKILL)
     for boundary in reached:
         reach(run.boundaries, boundary, moment)
-        if not _is_sidecar(life, run):
-            reach(life.boundaries, boundary, moment)
     judge_hooks(life)
 
 
 def exited(life: PodLife, record: ContainerExited) -> bool:
     """A container's init process has ended; whether it was one of the pod's containers."""
     run = run_of_init(life, record.init_pid)
-    if run is None or run.seen_ending or not _is_of_the_pod(life, run):
+    if run is None or run.seen_ending or not (run.serves or run.name is not None):
         return False
     moment = Moment(record.at_ns, Source.KERNEL)
     reach(run.boundaries, Boundary.EXITED, moment)
     run.exit = replace(exit_of_wait_status(record.exit_code), reason=run.exit.reason if run.exit else None)
-    _pod_exited(life, moment)
     judge_hooks(life)
     return True
-
-
-def _pod_exited(life: PodLife, moment: Moment) -> None:
-    """The pod has exited with the last of its containers that serve or, where none does, of all."""
-    serving = life.serving_runs
-    if all(run.ended for run in serving or life.runs):
-        reach(life.boundaries, Boundary.EXITED, moment)
-
-
-def _is_of_the_pod(life: PodLife, run: ContainerRun) -> bool:
-    return run.serves or run.name is not None
-
-
-def _is_sidecar(life: PodLife, run: ContainerRun) -> bool:
-    container = life.container(run.name)
-    return container is not None and container.sidecar
 
 
 def process_entered(life: PodLife, record: ProcessEntered) -> None:
@@ -168,10 +162,19 @@ def kubelet_disconnected(life: PodLife, record: KubeletDisconnected) -> None:
 
 
 def status_told(life: PodLife, at_ns: int, first_sight: bool) -> None:
-    """The pod's status names its containers, and tells of ends that the kernel side may not have seen."""
+    """The pod's status names its containers, and tells of ends that the kernel side may not have seen.
+
+    What had ended long before the agent first saw the pod is none of its business.
+    """
     for container in life.pod.containers:
-        run = name_run(life, container.name, container.container_id) if container.container_id else None
-        if run is not None and container.ended and not first_sight:
+        run = None
+        if container.container_id:
+            run = name_run(life, container.name, container.container_id, at_ns)
+        if (
+            run is not None
+            and container.ended
+            and (_is_news(life, container.ended, at_ns) or not first_sight)
+        ):
             _status_ended(life, run, container.ended, at_ns)
         before = container.ended_before
         replaced = known_run(life, before.container_id) if before else None
@@ -179,7 +182,13 @@ def status_told(life: PodLife, at_ns: int, first_sight: bool) -> None:
             replaced.name = container.name
             _status_ended(life, replaced, before, at_ns)
     if life.pod.network_ready is False and (life.deleted or life.pod.finished) and not first_sight:
-        reach(life.boundaries, Boundary.NETWORK_REMOVED, Moment(at_ns, Source.API))
+        exited = life.boundaries.get(Boundary.EXITED)
+        floor = (exited.not_before_ns or exited.at_ns) if exited else None
+        reach(life.own_boundaries, Boundary.NETWORK_REMOVED, Moment(at_ns, Source.API, floor))
+
+
+def _is_news(life: PodLife, end: ContainerEnd, at_ns: int) -> bool:
+    return life.deleted or (end.finished_ns is not None and at_ns - end.finished_ns < NEWS_NS)
 
 
 def _status_ended(life: PodLife, run: ContainerRun, end: ContainerEnd, at_ns: int) -> None:
@@ -189,24 +198,19 @@ def _status_ended(life: PodLife, run: ContainerRun, end: ContainerEnd, at_ns: in
         told = exit_of_status(end)
         # The kernel's own word on code and signal stays; why (OOMKilled) only the API knows.
         run.exit = told if run.exit is None else replace(run.exit, reason=told.reason)
-    known_before = run.ended
     reach(run.boundaries, Boundary.EXITED, moment)
     if run.exit.killed and run.exit.reason != "OOMKilled":
-        _infer_kill(life, run, moment.at_ns)
-    if not known_before and (life.deleted or run is life.runs[-1]):
-        _pod_exited(life, moment)
+        _infer_kill(life, run)
     judge_hooks(life)
 
 
-def _infer_kill(life: PodLife, run: ContainerRun, exited_ns: int) -> None:
+def _infer_kill(life: PodLife, run: ContainerRun) -> None:
     """SIGKILL ended the run: if the grace period was over by then, it was that."""
-    deletion = life.boundaries.get(Boundary.DELETION_REQUESTED)
-    if deletion is not None:
-        grace_over_ns = deletion.at_ns + int(life.pod.grace_seconds * SECOND_NS)
-        if grace_over_ns <= exited_ns:
-            moment = Moment(grace_over_ns, Source.INFERRED)
-            reach(run.boundaries, Boundary.KILL_SIGNAL, moment)
-            reach(life.boundaries, Boundary.KILL_SIGNAL, moment)
+    begun, exited = _end_begun(life, run), run.boundaries[Boundary.EXITED]
+    if begun is not None:
+        grace_over_ns = begun.at_ns + int(life.pod.grace_seconds * SECOND_NS)
+        if grace_over_ns <= exited.at_ns:
+            reach(run.boundaries, Boundary.KILL_SIGNAL, Moment(exited.at_ns, Source.INFERRED, grace_over_ns))
 
 
 def event_told(life: PodLife, record: PodEventSeen) -> bool:
@@ -217,7 +221,8 @@ def event_told(life: PodLife, record: PodEventSeen) -> bool:
     if record.reason in _ENDS_THE_POD:
         life.kubelet_events.append(record)
         return True
-    run = run_of_container(life, record.container)
+    stamped = None if record.stamped_ns is None else record.stamped_ns + SECOND_NS
+    run = run_of_container(life, record.container, stamped)
     if run is None:
         return record.reason is EventReason.KILLING and _cause(record) is None
     if record.reason is EventReason.FAILED_PRESTOP_HOOK:
@@ -228,34 +233,43 @@ def event_told(life: PodLife, record: PodEventSeen) -> bool:
     run.killing = run.killing or record
     run.restart_cause = _cause(record)
     judge_hooks(life)
-    return run.restart_cause is None
+    return run.restart_cause is None and not _only_sidecars_are_left(life)
+
+
+def _only_sidecars_are_left(life: PodLife) -> bool:
+    """A pod that has done its work is over by itself; its sidecars are stopped then (KEP-753)."""
+    main = [container.name for container in life.pod.containers if not container.sidecar]
+    runs = [run for name in main if (run := run_of_container(life, name)) is not None]
+    return len(main) < len(life.pod.containers) and bool(runs) and all(run.ended for run in runs)
 
 
 def _cause(record: PodEventSeen) -> RestartCause | None:
-    return next((cause for words, cause in _CAUSES if words in record.message), None)
+    if record.message.startswith(_GOES_WITH_ITS_POD):
+        return None
+    return next((cause for words, cause in _CAUSES if words in record.message), RestartCause.CHANGED)
 
 
 def judge_hooks(life: PodLife) -> None:
     """Say when each container's preStop hook began and ended, from all the evidence so far."""
-    for container in life.pod.containers:
-        run = run_of_container(life, container.name)
-        if run is None or container.prestop is None:
-            continue
+    for run in life.runs:
+        container = life.container(run.name) or _only_container(life)
         begun = _end_begun(life, run)
-        if begun is None:
+        if container is None or container.prestop is None or begun is None:
             continue
-        _judge_hook(life, container, run, begun)
-        if not container.sidecar:
-            for boundary in (Boundary.PRESTOP_STARTED, Boundary.PRESTOP_ENDED):
-                if boundary in run.boundaries:
-                    life.boundaries[boundary] = run.boundaries[boundary]
+        exited = run.boundaries.get(Boundary.EXITED)
+        if exited is None or exited.at_ns >= begun.at_ns:
+            _judge_hook(life, container, run, begun)
+
+
+def _only_container(life: PodLife) -> Container | None:
+    return life.pod.containers[0] if len(life.pod.containers) == 1 else None
 
 
 def _end_begun(life: PodLife, run: ContainerRun) -> Moment | None:
     """When the kubelet began to end the run: it hears of a deletion at the same time as the agent does."""
-    deletion = life.boundaries.get(Boundary.DELETION_REQUESTED)
-    if deletion is not None:
-        return Moment(deletion.at_ns, Source.INFERRED, deletion.not_before_ns)
+    deletion = life.own_boundaries.get(Boundary.DELETION_REQUESTED)
+    if deletion is not None and not run.replaced:
+        return Moment(deletion.at_ns, Source.INFERRED)
     if run.killing is not None:
         return Moment(run.killing.at_ns, Source.EVENT, run.killing.stamped_ns)
     return None
@@ -286,11 +300,17 @@ def _judge_hook(life: PodLife, container: Container, run: ContainerRun, begun: M
         run.boundaries[Boundary.PRESTOP_ENDED] = Moment(ended_ns, Source.EVENT, failure.stamped_ns)
     elif stop is not None:
         reach(run.boundaries, Boundary.PRESTOP_ENDED, Moment(stop.at_ns, Source.INFERRED))
-    elif run.ended and hook.seconds is not None and hook.hook is not HookType.HTTP:
-        _infer_end_of_sleep(run, begun.at_ns + int(hook.seconds * SECOND_NS))
+    elif run.ended and hook.seconds is not None:
+        _infer_end_of_sleep(hook, run, begun.at_ns + int(hook.seconds * SECOND_NS))
 
 
-def _infer_end_of_sleep(run: ContainerRun, due_ns: int) -> None:
-    """Without the kernel's word, a sleep has lasted as declared, if the exit does not say otherwise."""
-    if run.boundaries[Boundary.EXITED].at_ns >= due_ns and run.hook_failure is None:
-        reach(run.boundaries, Boundary.PRESTOP_ENDED, Moment(due_ns, Source.INFERRED))
+def _infer_end_of_sleep(hook: PreStop, run: ContainerRun, due_ns: int) -> None:
+    """Without the kernel's word, a sleep has lasted as declared, if the exit does not say otherwise.
+
+    One that is run as a command has to be started first, which takes some tens of milliseconds.
+    """
+    exited_ns = run.boundaries[Boundary.EXITED].at_ns
+    if exited_ns >= due_ns:
+        at_ns = due_ns if hook.hook is HookType.SLEEP else exited_ns
+        floor = None if at_ns == due_ns else due_ns
+        reach(run.boundaries, Boundary.PRESTOP_ENDED, Moment(at_ns, Source.INFERRED, floor))

@@ -95,6 +95,15 @@ class Fields:
         return f"{self.path}.{key}" if self.path else key
 
 
+def is_text(value: str) -> bool:
+    """Whether it can be written out: JSON can hold half a character (a lone surrogate), UTF-8 cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _object(value: object, path: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise _wrong(path, "an object", value)
@@ -102,7 +111,7 @@ def _object(value: object, path: str) -> Mapping[str, object]:
 
 
 def _text(value: object, path: str) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not is_text(value):
         raise _wrong(path, "text", value)
     return value
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.core.boundaries import Boundary
+from agent.core.propagation import KUBE_PROXY_COMMITS_AS
 from agent.core.records import (
     ConnectionDropped,
     EndpointTerminating,
@@ -22,7 +23,7 @@ from agent.core.records import (
     Record,
     SourceIdentified,
 )
-from agent.core.tracker import KUBE_PROXY_COMMITS_AS, Tracker
+from agent.core.tracker import Tracker
 
 LINES_OF_A_POD = 400
 UNKNOWN_NAMESPACES = 512
@@ -115,7 +116,8 @@ class KeptLines:
             del self._of_pods[uid]
             self._latest.pop(uid, None)
         owned = {netns for netns in self._of_namespaces if tracker.life_in(netns) is not None}
-        unknown = [netns for netns in self._of_namespaces if netns not in owned | self._owned]
+        ever_owned = owned | self._owned
+        unknown = [netns for netns in self._of_namespaces if netns not in ever_owned]
         forgotten = self._of_namespaces.keys() & (self._owned - owned)
         for netns in [*forgotten, *unknown[: max(0, len(unknown) - UNKNOWN_NAMESPACES)]]:
             del self._of_namespaces[netns]

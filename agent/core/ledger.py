@@ -1,7 +1,7 @@
 """Totals by workload that outlive their pods: what the counters of a workload are made of."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.core.counts import KernelCounts
@@ -73,6 +73,8 @@ class Ledger:
             workloads.setdefault(key, Tally()).merge(retired)
         for uid, life in tracker.lives.items():
             pods[uid] = by_namespace.pop(life.netns, Tally()) if life.netns is not None else Tally()
+            for former in life.former_netns:
+                pods[uid].merge(by_namespace.pop(former, Tally()))
             workloads.setdefault(key_of(life), Tally()).merge(pods[uid])
         unattributed: Counter[Kind] = Counter()
         for tally in by_namespace.values():
@@ -121,7 +123,7 @@ class Ledger:
         for source, connections in self._source_counts.items():
             life = tracker.life_in(source[0])
             if life is not None:
-                by_workload.setdefault(key_of(life), Counter())[self._book.name(source)] += connections
+                by_workload.setdefault(key_of(life), Counter()).update(self._book.shares(source, connections))
         return {
             key: self._with_other(key, by_workload.get(key, Counter()), tally.dropped.total())
             for key, tally in workloads.items()
@@ -138,9 +140,9 @@ class Ledger:
             shown[None] = self._other[key]
         return shown
 
-    def shown_sources(self) -> Iterable[tuple[int, Address]]:
-        """The sources that have, or will have, a series of their own."""
-        return self._source_counts.keys()
+    def shown_sources(self) -> Mapping[tuple[int, Address], int]:
+        """The sources that have, or will have, a series of their own, and their connections."""
+        return self._source_counts
 
     def observe_lag(self, life: PodLife, stage: Stage, seconds: float) -> None:
         """Count a stage of a termination, once."""
@@ -158,5 +160,5 @@ class Ledger:
         self._retired_pods.setdefault(pod_key_of(life), Tally()).merge(tally)
         for source in [source for source in self._source_counts if source[0] == life.netns]:
             retired = self._retired_sources.setdefault(key_of(life), Counter())
-            retired[self._book.name(source)] += self._source_counts.pop(source)
+            retired.update(self._book.shares(source, self._source_counts.pop(source)))
         self._book.forget(life.netns)

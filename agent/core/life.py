@@ -8,8 +8,9 @@ from agent.core.boundaries import Boundaries, Boundary
 from agent.core.container_run import ContainerRun
 from agent.core.orders import HookEvidence
 from agent.core.phases import Fact
+from agent.core.pod_boundaries import pod_boundaries
 from agent.core.prestop_evidence import SeenConnection, SeenProcess
-from agent.core.records import Container, HookType, Pod, PodEventSeen
+from agent.core.records import Container, EndpointTerminating, HookType, Pod, PodEventSeen
 
 
 class Stage(Enum):
@@ -45,16 +46,23 @@ class PodLife:
     netns: int | None = None
     found_dying: bool = False
     """The pod was being deleted already when it became known: its listeners may have closed before."""
+    outlived: bool = False
+    """The pod had finished before anybody asked for the deletion of its object, which ends nothing then."""
     runs: deque[ContainerRun] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
     names: dict[str, str] = field(default_factory=dict)
     """Names of containers by container ID, of runs that the status does not tell of any more too."""
-    boundaries: Boundaries = field(default_factory=dict)
+    former_netns: tuple[int, ...] = ()
+    """Namespaces that the pod had before its sandbox was made anew."""
+    own_boundaries: Boundaries = field(default_factory=dict)
+    """Those that are not of one of its containers; `boundaries` has them all."""
     told: Fact = NOTHING_TOLD
     """What the kernel side was last told of the pod."""
-    kubelet_events: list[PodEventSeen] = field(default_factory=list)
+    kubelet_events: deque[PodEventSeen] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
     """The kubelet's events about the whole pod: an eviction, a shutdown of the node."""
     seen_processes: deque[SeenProcess] = field(default_factory=lambda: deque(maxlen=REMEMBERED_EVIDENCE))
     seen_connections: deque[SeenConnection] = field(default_factory=lambda: deque(maxlen=REMEMBERED_EVIDENCE))
+    early_endpoints: deque[EndpointTerminating] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
+    """What the slices told before the watch of pods told of the deletion: the two come in any order."""
     endpoint_seen_ns: int | None = None
     last_endpoint: bool = False
     """No other endpoint of a Service was ready: traffic may be sent here by design (KEP-1669)."""
@@ -66,7 +74,34 @@ class PodLife:
     @property
     def deleted(self) -> bool:
         """Whether the pod has been asked to go."""
-        return Boundary.DELETION_REQUESTED in self.boundaries
+        return Boundary.DELETION_REQUESTED in self.own_boundaries
+
+    @property
+    def boundaries(self) -> Boundaries:
+        """Every boundary that the pod has reached, as far as it is known."""
+        found = {**pod_boundaries(self.ending_runs, self._sidecars), **self.own_boundaries}
+        return {boundary: found[boundary] for boundary in Boundary if boundary in found}
+
+    @property
+    def _sidecars(self) -> frozenset[str | None]:
+        return frozenset(container.name for container in self.pod.containers if container.sidecar)
+
+    @property
+    def present_runs(self) -> list[ContainerRun]:
+        """The latest run of each container."""
+        return [run for run in self.runs if not run.replaced and (run.serves or run.name is not None)]
+
+    @property
+    def ending_runs(self) -> list[ContainerRun]:
+        """The runs that end with the pod: not those that had ended before anybody asked for its end."""
+        deletion = self.own_boundaries.get(Boundary.DELETION_REQUESTED)
+        if deletion is None:
+            return self.present_runs
+        return [
+            run
+            for run in self.present_runs
+            if (exited := run.boundaries.get(Boundary.EXITED)) is None or exited.at_ns >= deletion.at_ns
+        ]
 
     @property
     def last_boundary_ns(self) -> int:
@@ -76,8 +111,8 @@ class PodLife:
     @property
     def over(self) -> bool:
         """Whether nothing more will happen to the pod: its object and its network are gone."""
-        network_gone = self.netns is None or Boundary.NETWORK_REMOVED in self.boundaries
-        return Boundary.OBJECT_DELETED in self.boundaries and network_gone
+        network_gone = self.netns is None or Boundary.NETWORK_REMOVED in self.own_boundaries
+        return Boundary.OBJECT_DELETED in self.own_boundaries and network_gone
 
     @property
     def dying(self) -> bool:
@@ -86,9 +121,10 @@ class PodLife:
 
     @property
     def restarting(self) -> bool:
-        """A serving container was stopped or has ended, and the pod has not been deleted."""
-        ended = Boundary.STOP_SIGNAL in self.boundaries or Boundary.EXITED in self.boundaries
-        return ended and not self.deleted and not self.pod.finished
+        """A container was stopped or has ended and is not up again, and the pod has not been deleted."""
+        if self.deleted or self.pod.finished:
+            return False
+        return any(run.ended or Boundary.STOP_SIGNAL in run.boundaries for run in self.present_runs)
 
     @property
     def served_by_design(self) -> bool:
@@ -101,8 +137,8 @@ class PodLife:
 
     @property
     def serving_runs(self) -> list[ContainerRun]:
-        """The runs that have listened on a port."""
-        return [run for run in self.runs if run.serves]
+        """The runs that have listened on a port, and are not replaced by a later one."""
+        return [run for run in self.present_runs if run.serves]
 
     def container(self, name: str | None) -> Container | None:
         """The container of that name, as the pod's object describes it."""
@@ -115,7 +151,7 @@ class PodLife:
             facts |= Fact.DELETED
             if self.pod.declares_prestop:
                 facts |= Fact.PRESTOP_DECLARED
-        if Boundary.NETWORK_REMOVED in self.boundaries:
+        if Boundary.NETWORK_REMOVED in self.own_boundaries:
             facts |= Fact.GONE
         return facts
 
@@ -136,5 +172,5 @@ class PodLife:
 
     def seconds_since_deletion(self, at_ns: int) -> float | None:
         """Seconds from the deletion request to `at_ns`, never negative; None before any deletion."""
-        deletion = self.boundaries.get(Boundary.DELETION_REQUESTED)
+        deletion = self.own_boundaries.get(Boundary.DELETION_REQUESTED)
         return max(0.0, (at_ns - deletion.at_ns) / 1e9) if deletion else None

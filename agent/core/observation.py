@@ -105,9 +105,11 @@ class Observation:
 
     def snapshot(self, counts: KernelCounts, own: OwnState) -> Snapshot:
         """What is known at this instant."""
+        reading = self.read(counts)
+        self.book.show(self.ledger.shown_sources())
         return Snapshot(
             lives=tuple(self.tracker.lives.values()),
-            reading=self.read(counts),
+            reading=reading,
             lags=dict(self.ledger.lags),
             kube_proxy=self.tracker.kube_proxy,
             kube_proxy_lag=self.kube_proxy_lag,

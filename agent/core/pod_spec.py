@@ -44,13 +44,14 @@ def keeping_first_deletion(known: Pod | None, current: Pod) -> Pod:
     The kubelet ends every pod with a delete of grace 0, which moves deletionTimestamp: it is not a second
     deletion. A later delete with a shorter grace does change the grace.
     """
-    if known is None or known.uid != current.uid or known.deletion_requested_ns is None:
+    if known is None or known.uid != current.uid or current.deletion_requested_ns is None:
         return current
-    return replace(
-        current,
-        deletion_requested_ns=known.deletion_requested_ns,
-        grace_seconds=current.grace_seconds or known.grace_seconds,
-    )
+    if known.deletion_requested_ns is None:
+        # Deleting what has finished takes no time, whatever it declares.
+        return replace(current, grace_seconds=known.grace_seconds) if known.finished else current
+    forced = current.grace_seconds == 0 and any(container.running for container in current.containers)
+    grace_seconds = current.grace_seconds if forced else current.grace_seconds or known.grace_seconds
+    return replace(current, deletion_requested_ns=known.deletion_requested_ns, grace_seconds=grace_seconds)
 
 
 def _pod(fields: Fields, metadata: Fields) -> Pod:

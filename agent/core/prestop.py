@@ -40,7 +40,7 @@ def outcome_of(hook: PreStop | None, run: ContainerRun, grace_seconds: float) ->
     if run.hook_failure is not None or (run.hook_exit is not None and run.hook_exit.code != 0):
         return PreStopOutcome.CUT_BY_GRACE if cut else PreStopOutcome.FAILED
     if ended is None:
-        return _outcome_without_an_end(hook, run, started.at_ns)
+        return _outcome_without_an_end(hook, run, started.at_ns, grace_seconds)
     if hook.seconds is not None and ended.at_ns < _due_ns(hook.seconds, started.at_ns) - TOLERANCE_NS:
         if _was_killed_outright(run):
             return PreStopOutcome.UNKNOWN
@@ -60,12 +60,15 @@ def _due_ns(seconds: float, started_ns: int) -> int:
     return started_ns + int(seconds * _SECOND_NS)
 
 
-def _outcome_without_an_end(hook: PreStop, run: ContainerRun, started_ns: int) -> PreStopOutcome:
+def _outcome_without_an_end(
+    hook: PreStop, run: ContainerRun, started_ns: int, grace_seconds: float
+) -> PreStopOutcome:
     exited = run.boundaries.get(Boundary.EXITED)
     if exited is None:
         return PreStopOutcome.UNKNOWN
     if hook.seconds is not None and exited.at_ns < _due_ns(hook.seconds, started_ns) - TOLERANCE_NS:
-        return PreStopOutcome.SHORTER
+        cut = exited.at_ns >= _due_ns(grace_seconds, started_ns) - TOLERANCE_NS
+        return PreStopOutcome.CUT_BY_GRACE if cut else PreStopOutcome.SHORTER
     return PreStopOutcome.RAN if run.killing is not None else PreStopOutcome.UNKNOWN
 
 

@@ -74,10 +74,20 @@ def reason_of_pod(life: PodLife) -> Reason:
         return by_kubelet
     if pod.disruption_reason in _DISRUPTIONS:
         return _DISRUPTIONS[pod.disruption_reason]
-    requested = life.boundaries.get(Boundary.DELETION_REQUESTED)
-    if pod.deletion_requested_ns is None and (requested is None or requested.source is Source.EVENT):
+    requested = life.own_boundaries.get(Boundary.DELETION_REQUESTED)
+    if requested is None:
+        return _reason_of_a_finished_pod(life)
+    if requested.source is Source.EVENT:
         return Reason.ENDED_BY_KUBELET
     return Reason.FORCE_DELETED if pod.grace_seconds == 0 else Reason.DELETED
+
+
+def _reason_of_a_finished_pod(life: PodLife) -> Reason:
+    """Of several containers the one that ended worst says why."""
+    sidecars = {container.name for container in life.pod.containers if container.sidecar}
+    reasons = {reason_of_run(run) for run in life.present_runs if run.name not in sidecars}
+    worst = (Reason.OOM_KILLED, Reason.CRASHED, Reason.STOPPED, Reason.LIVENESS_PROBE, Reason.STARTUP_PROBE)
+    return next((reason for reason in worst if reason in reasons), Reason.COMPLETED)
 
 
 def reason_of_run(run: ContainerRun) -> Reason:

@@ -9,6 +9,7 @@ from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from agent.core.counts import CountsRead
+from agent.core.fields import is_text
 from agent.core.observation import OwnStateRead
 from agent.core.records import Record
 
@@ -151,6 +152,8 @@ def _decoded_scalar(hint: object, value: object, where: str) -> object:
     if hint is float and type(value) is int:
         return float(value)
     if not isinstance(hint, type) or type(value) is not hint:
+        _refuse(value, where)
+    if isinstance(value, str) and not is_text(value):
         _refuse(value, where)
     return value
 

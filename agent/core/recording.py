@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from agent.core.fields import is_text
 from agent.core.record_codec import RecordedEntry, UnknownEntryError, from_json, to_json
 from agent.core.records import Address
 
@@ -81,7 +82,7 @@ def parse_header(line: str) -> RecordingHeader:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not is_text(value):
         raise ValueError
     return value
 

@@ -105,6 +105,11 @@ class Pod:
     """Whether its sandbox has a network (condition PodReadyToStartContainers, KEP-3085); None if not told."""
 
     @property
+    def is_mirror(self) -> bool:
+        """Whether the object mirrors a static pod, which the kubelet runs by a file on the node."""
+        return self.cgroup_uid != self.uid
+
+    @property
     def declares_prestop(self) -> bool:
         """Whether any container has a preStop hook."""
         return any(container.prestop for container in self.containers)

@@ -1,8 +1,8 @@
 """Who stood behind a source address when its connections were dropped."""
 
 import math
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.core.boundaries import Boundary
@@ -40,45 +40,72 @@ class _Question:
 
 
 @dataclass(slots=True)
+class _Holders:
+    """Who had an address while a pod dropped its connections, one after the other."""
+
+    name: SourceName | None = None
+    """Who has it now; None until somebody has answered."""
+    earlier: Counter[SourceName] = field(default_factory=Counter)
+    """Connections of those who had it before."""
+    seen: int = 0
+    """How many connections there were at the last look."""
+    shown: int = 0
+    """How many of them have been told to anybody under these names."""
+    question: _Question | None = None
+
+    def change_hands(self, name: SourceName | None) -> None:
+        """What is counted from now on is another's."""
+        if self.name is not None:
+            self.earlier[self.name] += max(self.seen, self.shown) - self.earlier.total()
+        self.name = name
+
+
+@dataclass(slots=True)
 class SourceBook:
     """Names of sources by (network namespace of the pod that dropped them, address).
 
-    A name is given when the source is first seen and stays: a pod's address can be another's a second later.
+    Connections are named by who has the address when they are first seen, and keep that name: a second later
+    the address can be another pod's.
     """
 
     node_addresses: frozenset[Address] = frozenset()
-    _names: dict[tuple[int, Address], SourceName] = field(default_factory=dict)
-    _pending: dict[tuple[int, Address], _Question] = field(default_factory=dict)
+    _holders: dict[tuple[int, Address], _Holders] = field(default_factory=dict)
     _identified: OrderedDict[Address, SourceIdentified] = field(default_factory=OrderedDict)
     _primary_versions: set[int] = field(default_factory=set)
     """IP versions of the pods' first addresses: the API server finds a pod by its first address only."""
 
     def see(
-        self, sources: Iterable[tuple[int, Address]], lives: Iterable[PodLife], now_ns: int
+        self, sources: Mapping[tuple[int, Address], int], lives: Iterable[PodLife], now_ns: int
     ) -> tuple[WantedSource, ...]:
-        """Name the sources that are new; those that have to be looked up."""
-        new = [
-            source
-            for source in sources
-            if source not in self._names
-            and ((asked := self._pending.get(source)) is None or now_ns - asked.asked_ns >= ASK_AGAIN_NS)
-        ]
-        if not new:
+        """Name what has been counted of each source since the last time; those that have to be looked up."""
+        news = [source for source, count in sources.items() if self._is_news(source, count, now_ns)]
+        if not news:
             return ()
         known = list(lives)
         self._primary_versions |= {life.pod.addresses[0].version for life in known if life.pod.addresses}
         pods = _pods_by_address(known)
         wanted: dict[Address, WantedSource] = {}
-        for source in new:
+        for source in news:
             address = source[1]
+            holders = self._holders.setdefault(source, _Holders())
             life = pods.get(address)
             name = self._name_here(address, life, now_ns)
-            if name is not None:
-                self._names[source] = name
-            else:
-                self._pending[source] = _Question(now_ns, _pod_name(life) if life is not None else None)
+            if name is None or name != holders.name:
+                holders.change_hands(name)
+            holders.question = None
+            if name is None:
+                holders.question = _Question(now_ns, _pod_name(life) if life is not None else None)
                 wanted[address] = WantedSource(address, now_ns)
+            holders.seen = sources[source]
         return tuple(wanted.values())
+
+    def _is_news(self, source: tuple[int, Address], count: int, now_ns: int) -> bool:
+        holders = self._holders.get(source)
+        if holders is None:
+            return True
+        if holders.question is not None:
+            return now_ns - holders.question.asked_ns >= ASK_AGAIN_NS
+        return count > holders.seen
 
     def _name_here(self, address: Address, life: PodLife | None, now_ns: int) -> SourceName | None:
         if life is not None:
@@ -90,7 +117,7 @@ class SourceBook:
         identified = self._identified.get(address)
         if identified is None or now_ns - identified.at_ns > REMEMBERED_NS:
             return None
-        return _name_of(identified)
+        return _name_of(identified, _pod_name(life) if life is not None else None)
 
     def identify(self, record: SourceIdentified) -> None:
         """The answer to a lookup."""
@@ -101,23 +128,32 @@ class SourceBook:
         self._identified.move_to_end(record.address)
         while len(self._identified) > REMEMBERED_ADDRESSES:
             self._identified.popitem(last=False)
-        for source in [source for source in self._pending if source[1] == record.address]:
-            last_here = self._pending.pop(source).last_here
-            if last_here is not None and record.kind is SourceKind.EXTERNAL:
-                # Nobody has had the address since: it was still the pod of this node.
-                self._names[source] = last_here
-            else:
-                self._names[source] = _name_of(record)
+        for (_, address), holders in self._holders.items():
+            if address == record.address and holders.question is not None:
+                holders.name = _name_of(record, holders.question.last_here)
+                holders.question = None
 
-    def name(self, source: tuple[int, Address]) -> SourceName:
-        """The source's name; as long as nobody has answered, its address with kind `unknown`."""
-        return self._names.get(source) or SourceName(SourceKind.UNKNOWN.value, str(source[1]))
+    def show(self, sources: Mapping[tuple[int, Address], int]) -> None:
+        """These counts are shown under their present names, and cannot be another's any more."""
+        for source, count in sources.items():
+            holders = self._holders.get(source)
+            if holders is not None:
+                holders.shown = max(holders.shown, count)
+
+    def shares(self, source: tuple[int, Address], connections: int) -> Counter[SourceName]:
+        """Whose the connections of a source were; those that nobody has answered for yet are `unknown`."""
+        unknown = SourceName(SourceKind.UNKNOWN.value, str(source[1]))
+        holders = self._holders.get(source)
+        if holders is None:
+            return Counter({unknown: connections})
+        shares = Counter(holders.earlier)
+        shares[holders.name or unknown] += connections - shares.total()
+        return shares
 
     def forget(self, netns: int) -> None:
         """The pod whose namespace this was is forgotten."""
-        for sources in (self._names, self._pending):
-            for source in [source for source in sources if source[0] == netns]:
-                del sources[source]
+        for source in [source for source in self._holders if source[0] == netns]:
+            del self._holders[source]
 
 
 def _pods_by_address(lives: Iterable[PodLife]) -> dict[Address, PodLife]:
@@ -148,7 +184,10 @@ def _left_ns(life: PodLife) -> int | None:
     return life.last_boundary_ns if life.over else None
 
 
-def _name_of(record: SourceIdentified) -> SourceName:
+def _name_of(record: SourceIdentified, last_here: SourceName | None) -> SourceName:
+    if last_here is not None and record.kind is SourceKind.EXTERNAL:
+        # Nobody has had the address since: it was still the pod of this node.
+        return last_here
     if record.kind is SourceKind.POD and record.namespace is not None and record.workload is not None:
         return _workload_name(record.namespace, record.workload)
     if record.kind is SourceKind.NODE and record.name is not None:

@@ -98,11 +98,13 @@ def terminations(
 
 
 def _terminations_of(life: PodLife, tally: Tally, kube_proxy: KubeProxyState | None) -> Iterable[Termination]:
-    with_pod = [run for run in life.runs if _ended_with_pod(life, run)]
-    alone = [run for run in life.runs if run not in with_pod and _is_ending(run) and run.name is not None]
+    finished = life.pod.finished and any(run.ended for run in life.present_runs)
+    with_pod = life.ending_runs if life.deleted or finished else []
+    ids = {id(run) for run in with_pod}
+    alone = [run for run in life.runs if id(run) not in ids and _is_ending(run) and run.name is not None]
     for run in alone:
         yield _of_container(life, run, tally if len(alone) == 1 else None)
-    if life.deleted:
+    if life.deleted or finished:
         yield _of_pod(life, with_pod, tally, kube_proxy)
 
 
@@ -110,18 +112,12 @@ def _is_ending(run: ContainerRun) -> bool:
     return Boundary.STOP_SIGNAL in run.boundaries or run.ended
 
 
-def _ended_with_pod(life: PodLife, run: ContainerRun) -> bool:
-    deletion = life.boundaries.get(Boundary.DELETION_REQUESTED)
-    if deletion is None:
-        return False
-    exited = run.boundaries.get(Boundary.EXITED)
-    return exited is None or exited.at_ns >= deletion.at_ns
-
-
 def _of_pod(
     life: PodLife, runs: list[ContainerRun], tally: Tally, kube_proxy: KubeProxyState | None
 ) -> Termination:
     watched = life.netns is not None
+    # Nobody asked for the end of a pod that has finished by itself.
+    phases = {phase for phase in Phase if phase.dying} if life.deleted else {Phase.RESTARTING}
     return Termination(
         namespace=life.pod.namespace,
         pod=life.pod.name,
@@ -131,17 +127,19 @@ def _of_pod(
         scope=Scope.POD,
         reason=reason_of_pod(life),
         grace_seconds=life.pod.grace_seconds,
-        over=life.over,
+        over=life.over if life.deleted else all(run.ended for run in life.present_runs),
         boundaries=_in_order(life.boundaries),
         containers=tuple(_container(life, run) for run in runs if run.name is not None or run.serves),
-        phases=spans_of(life.boundaries, life.pod.declares_prestop),
+        phases=spans_of(life.boundaries, life.pod.declares_prestop) if life.deleted else (),
         stages={
             Stage.ENDPOINTSLICE: _endpointslice_stage(life),
             Stage.KUBE_PROXY: _kube_proxy_stage(life, kube_proxy),
             Stage.TRAFFIC: _traffic_stage(life, tally),
-        },
+        }
+        if life.deleted
+        else {},
         served_by_design=life.served_by_design,
-        dropped={key: n for key, n in tally.dropped.items() if key[1].dying} if watched else None,
+        dropped={key: n for key, n in tally.dropped.items() if key[1] in phases} if watched else None,
         late=dict(tally.late) if watched else None,
     )
 

@@ -47,9 +47,11 @@ def _values() -> str:
 - `stage`: {_list(Stage)}
 - `source_kind`: {_list(SourceKind)}, `other`. At most {NAMED_SOURCES} addresses of a
   workload have a name of their own; the rest is `other`. A pod is named by its workload, a node by its name
-  or address, anything else by its address. `unknown` is an address that has not been looked up yet, or
-  that only pods list which have finished or have started since. An address of another node's pod whose object
-  is deleted before the lookup is `external`.
+  or address, anything else by its address. `unknown` is an address that has not been looked up yet (its count
+  moves to its owner's series then), or that only pods list which have finished or have started since. The API
+  server finds a pod by its first address only: addresses of a second family stay `unknown` where they are
+  those of another node's pods. An address of another node's pod whose object is deleted before the lookup is
+  `external`.
 - `workload_kind`: `Deployment`, `StatefulSet`, `DaemonSet`, `Job`, `CronJob`, `Pod` for a pod without an
   owner, or the kind of whatever else owns the pod.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.core.observation import Observation
+from agent.core.record_codec import RecordedEntry
 from agent.core.recording import PassedOver, RecordingHeader, parse_entries, parse_header
 from agent.outputs.prometheus import AgentCollector
 from agent.outputs.termination_json import termination_json
@@ -61,7 +62,7 @@ def _play_folder(path: Path) -> tuple[RecordingHeader, Player]:
     for complaint in folder.complaints:
         _warn(complaint)
     header = RecordingHeader(NODE_SEPARATOR.join(folder.nodes), "unknown", FOREVER_SECONDS)
-    return header, _played(header, folder.records())
+    return header, _played(path, header, folder.records())
 
 
 def _play_file(path: Path) -> tuple[RecordingHeader, Player]:
@@ -71,14 +72,19 @@ def _play_file(path: Path) -> tuple[RecordingHeader, Player]:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         passed_over = PassedOver()
-        player = _played(header, parse_entries(lines, passed_over))
+        player = _played(path, header, parse_entries(lines, passed_over))
     _tell(path, passed_over)
     return header, player
 
 
-def _played(header: RecordingHeader, entries: Iterator[object]) -> Player:
+def _played(path: Path, header: RecordingHeader, entries: Iterator[RecordedEntry]) -> Player:
     player = Player(Observation(int(header.retention_seconds * 1e9), frozenset(header.node_addresses)))
-    player.play(entries)  # type: ignore[arg-type]
+    player.play(entries)
+    if player.failures:
+        _warn(
+            f"{path}: passed over {player.failures} records, as the agent did; please report the first: "
+            f"{player.first_failure}"
+        )
     return player
 
 

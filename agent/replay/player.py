@@ -23,8 +23,9 @@ class Player:
     own: OwnState = field(default_factory=OwnState)
     now_ns: int = 0
     entries: int = 0
-    failures: list[str] = field(default_factory=list)
-    """What the joining code failed at, one line each: the running agent passed it over too."""
+    failures: int = 0
+    """Entries that the joining code failed at: the running agent passed them over too."""
+    first_failure: str | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     """Names by UID of the pods that are on their node's own network, of which nothing is told."""
     _next_tick_ns: int = 0
@@ -37,7 +38,8 @@ class Player:
             try:
                 self._take(entry)
             except Exception as error:
-                self.failures.append(f"{type(entry).__name__}: {type(error).__name__}: {error}")
+                self.failures += 1
+                self.first_failure = self.first_failure or _one_line(entry, error)
         if self.entries:
             self._settle(self.now_ns)
 
@@ -85,6 +87,10 @@ class Player:
             if isinstance(order, ForgetNamespace):
                 left = {key: count for key, count in self.counts.counts.items() if key.netns != order.netns}
                 self.counts = KernelCounts(left, self.counts.sources, self.counts.hooks)
+
+
+def _one_line(entry: RecordedEntry, error: Exception) -> str:
+    return " ".join(f"{type(entry).__name__}: {type(error).__name__}: {error}".split())
 
 
 def _updated(counts: KernelCounts, changed: KernelCounts) -> KernelCounts:

@@ -4,18 +4,22 @@ A line is {"recv_ns": wall clock at receipt, "event": the event as the API serve
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.cluster.events import NamespaceEvents
 from agent.cluster.pods import NodePods
 from agent.cluster.slices import NamespaceSlices
+from agent.cluster.watch import WatchListener
 from agent.cluster.watch_event import Change, JsonObject
 from agent.core.record_codec import RecordedEntry
 
 PODS, SLICES, EVENTS = "watch-pods.jsonl", "watch-endpointslices.jsonl", "watch-events.jsonl"
 _LONGEST_SHOWN = 80
+_LATEST_NS = 2**63
+_COMPLAINTS_OF_A_FILE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,12 @@ class ReceivedEvent:
     file: str
     change: Change
     object: JsonObject
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace; empty where it has none."""
+        metadata = self.object.get("metadata")
+        return str(metadata.get("namespace", "")) if isinstance(metadata, dict) else ""
 
 
 @dataclass(slots=True)
@@ -45,15 +55,18 @@ class WatchFolder:
     def records(self) -> Iterator[RecordedEntry]:
         """The records that the live watches of each node would have made of it, in the order of receipt."""
         told: list[RecordedEntry] = []
-        slices = [NamespaceSlices(node, told.append) for node in self.nodes or ("",)]
-        take: dict[str, tuple[Callable[[Change, JsonObject, int], None], ...]] = {
-            PODS: (NodePods(told.append).changed,),
-            SLICES: tuple(of_a_node.changed for of_a_node in slices),
-            EVENTS: (NamespaceEvents(told.append).changed,),
-        }
+        pods, nodes = NodePods(told.append), self.nodes or ("",)
+        slices: defaultdict[str, list[NamespaceSlices]] = defaultdict(
+            lambda: [NamespaceSlices(node, told.append) for node in nodes]
+        )
+        events: defaultdict[str, NamespaceEvents] = defaultdict(lambda: NamespaceEvents(told.append))
         for event in sorted(self.events, key=lambda event: event.at_ns):
-            for changed in take[event.file]:
-                changed(event.change, event.object, event.at_ns)
+            listeners: Sequence[WatchListener] = [pods]
+            if event.file != PODS:
+                namespace = event.namespace
+                listeners = slices[namespace] if event.file == SLICES else [events[namespace]]
+            for listener in listeners:
+                listener.changed(event.change, event.object, event.at_ns)
             # An endpoint that does not name its node is told of for each.
             yield from dict.fromkeys(told)
             told.clear()
@@ -73,6 +86,7 @@ def read_watch_folder(folder: Path) -> WatchFolder:
 
 
 def _read_file(file: Path, found: WatchFolder) -> None:
+    damaged = 0
     with file.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -80,12 +94,15 @@ def _read_file(file: Path, found: WatchFolder) -> None:
             try:
                 event = _event_of(file.name, line)
             except (ValueError, RecursionError) as error:
-                found.complaints.append(
-                    f"{file}:{number} is passed over: {' '.join(str(error).split())[:160]}"
-                )
+                damaged += 1
+                if damaged <= _COMPLAINTS_OF_A_FILE:
+                    reason = " ".join(str(error).split())[:160]
+                    found.complaints.append(f"{file}:{number} is passed over: {reason}")
                 continue
             if event.change is not Change.BOOKMARK:
                 found.events.append(event)
+    if damaged > _COMPLAINTS_OF_A_FILE:
+        found.complaints.append(f"{file}: {damaged} lines are passed over in all")
 
 
 def _event_of(file: str, line: str) -> ReceivedEvent:
@@ -94,6 +111,6 @@ def _event_of(file: str, line: str) -> ReceivedEvent:
     if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
         raise ValueError(f"no watch event: {line.strip()[:_LONGEST_SHOWN]}")
     at_ns = entry.get("recv_ns")
-    if isinstance(at_ns, bool) or not isinstance(at_ns, int):
-        raise ValueError("recv_ns is missing")
+    if type(at_ns) is not int or not 0 <= at_ns < _LATEST_NS:
+        raise ValueError("recv_ns is missing, or no time in nanoseconds since 1970")
     return ReceivedEvent(at_ns, file, Change(event.get("type")), event["object"])

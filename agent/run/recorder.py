@@ -41,7 +41,8 @@ class Recorder:
         self._begun_with = 0
         self._grown = 0
         _set_aside(path)
-        self._file: TextIO | None = self._begin(())
+        self._file: TextIO | None = None
+        self._begin(())
 
     def took(self, record: Record) -> None:
         """Write a record that the agent takes in."""
@@ -70,16 +71,15 @@ class Recorder:
             self._file.close()
             self._file = None
 
-    def _begin(self, lines: Iterable[str]) -> TextIO:
+    def _begin(self, lines: Iterable[str]) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fchmod(descriptor, 0o600)  # it may have been there, empty and for others to read
-        file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 (open until the agent ends)
+        self._file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 (open until the agent ends)
         begins_with = (self._header, *lines)
-        file.writelines(begins_with)
+        self._file.writelines(begins_with)
         self._begun_with = sum(map(len, begins_with))
         self._grown = 0
-        return file
 
     def _rotate(self, at_ns: int) -> None:
         if self._file is None:
@@ -91,7 +91,7 @@ class Recorder:
         try:
             self._file.close()
             self._path.replace(_older(self._path))
-            self._file = self._begin((*self._kept.lines(), *state))
+            self._begin((*self._kept.lines(), *state))
         except OSError as error:
             self._give_up(error)
 

@@ -1,13 +1,17 @@
 """The connection to the API server; needs loopback only."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.cluster.connection import ApiConnection, connect
-from agent.cluster.failures import ConnectionSettingsError, Expired, StatusFailure, Unreachable
+from agent.cluster.failures import ApiFailure, ConnectionSettingsError, Expired, StatusFailure, Unreachable
 from agent.lab.controlplane.api import ApiServer
 from agent.lab.controlplane.kubeconfig import write_kubeconfig
 from tests.cluster.scripted_server import CHUNKED, Answer, chunk, ok, scripted
@@ -224,3 +228,31 @@ def test_certificates_of_no_use_are_one_line(tmp_path: Path, cluster: str, user:
     with pytest.raises((ConnectionSettingsError, Unreachable)) as failure:
         connect(kubeconfig).get("/", {}, 5)
     assert "\n" not in str(failure.value)
+
+
+HEADS = st.sampled_from(
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        CHUNKED,
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9, 8\r\n\r\n",
+        b"HTTP/1.1 301 Moved\r\nLocation: \xff\r\n\r\n",
+        b"HTTP/1.1 410 Gone\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 503 Busy\r\nRetry-After: 99999999999999999999\r\n\r\n",
+        b"HTTP/1.1 401 No\r\n\r\n",
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(HEADS, st.binary(max_size=80))
+def test_no_answer_makes_anything_but_the_promised_failures(head: bytes, rest: bytes) -> None:
+    with TemporaryDirectory() as folder, scripted(always(head + rest)) as server:
+        connection = connected(server.url, Path(folder))
+        with suppress(ApiFailure), connection.get("/", {}, 5) as body:
+            list(body.lines())
+        with suppress(ApiFailure), connection.get("/", {}, 5) as body:
+            body.whole()

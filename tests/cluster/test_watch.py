@@ -22,7 +22,7 @@ from agent.lab.controlplane.resources import PODS
 from agent.lab.controlplane.store import Store
 from tests.cluster.api_server import NODE, QUICK, a_pod, connection_to, deleted_at
 from tests.cluster.collected import Collected, wait_until
-from tests.cluster.scripted_server import CHUNKED, ok, scripted
+from tests.cluster.scripted_server import CHUNKED, chunk, ok, scripted
 
 Told = Collected[ClusterRecord]
 
@@ -287,11 +287,44 @@ def test_a_watch_goes_on_with_the_token_that_replaced_its_own(tmp_path: Path) ->
             watch.stop()
 
 
-def test_a_silent_stream_is_given_up(api: ApiServer, tmp_path: Path) -> None:
+def test_a_silent_stream_is_given_up_for_a_new_list_and_is_no_failure(
+    api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     with watching(api, tmp_path, replace(QUICK, watch_silence=0.3)) as (watch, told):
-        wait_until(lambda: watch.restarts >= 1)
+        told.wait_for(lambda records: lists(records) >= 3)
         api.store.create(PODS, a_pod("web"))
         told.wait_for(names)
+        assert watch.restarts == 0
+        assert watch.connected
+    assert caplog.messages == []
+
+
+def test_a_server_that_falls_silent_for_good_is_noticed(tmp_path: Path) -> None:
+    """As after a suspended machine: the connection looks alive, and nobody is at its other end."""
+
+    def answer(head: bytes) -> Iterator[bytes]:
+        if b"watch=1" in head or watched.is_set():
+            watched.set()
+            yield CHUNKED if b"watch=1" in head else b""
+            stopped.wait(10)
+        else:
+            yield ok(b'{"metadata":{"resourceVersion":"5"},"items":[]}')
+
+    watched, stopped = threading.Event(), threading.Event()
+    with scripted(answer) as server:
+        connection = connect(write_kubeconfig(tmp_path / "k", server.url))
+        timing = replace(QUICK, watch_silence=0.3, list_silence=0.3)
+        told: Told = Collected()
+        watch = watch_pods(connection, NODE, told, timing=timing)
+        watch.start()
+        try:
+            wait_until(watched.is_set)
+            wait_until(lambda: not watch.connected and watch.restarts)
+            assert lists(told.items) == 1
+        finally:
+            stopped.set()
+            watch.stop()
 
 
 def test_bookmarks_keep_a_quiet_watch_current(tmp_path: Path) -> None:
@@ -306,6 +339,40 @@ def test_bookmarks_keep_a_quiet_watch_current(tmp_path: Path) -> None:
         api.drop_connections()
         api.store.create(PODS, a_pod("here"))
         assert lists(told.wait_for(lambda records: "here" in names(records))) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 40, -1], ids=["its first byte", "its middle", "its last byte"])
+def test_a_connection_that_breaks_within_a_line_is_taken_up_before_that_line(
+    tmp_path: Path, cut: int
+) -> None:
+    def line(name: str, version: int) -> bytes:
+        pod = a_pod(name)
+        pod["metadata"]["resourceVersion"] = str(version)
+        return json.dumps({"type": "ADDED", "object": pod}).encode() + b"\n"
+
+    def answer(head: bytes) -> Iterator[bytes]:
+        if b"watch=1" not in head:
+            yield ok(b'{"metadata":{"resourceVersion":"5"},"items":[]}')
+        elif b"resourceVersion=5&" in head:
+            yield CHUNKED + chunk(line("whole", 6) + line("cut", 7)[:cut])
+        else:
+            yield CHUNKED + chunk(line("cut", 7))
+            stopped.wait(5)
+
+    stopped = threading.Event()
+    with scripted(answer) as server:
+        told: Told = Collected()
+        connection = connect(write_kubeconfig(tmp_path / "k", server.url))
+        watch = watch_pods(connection, NODE, told, timing=QUICK)
+        watch.start()
+        try:
+            records = told.wait_for(lambda records: "cut" in names(records))
+            assert (names(records), lists(records)) == (["whole", "cut"], 1)
+            assert b"resourceVersion=6&" in server.requests[-1]
+            assert watch.restarts == 1
+        finally:
+            stopped.set()
+            watch.stop()
 
 
 def test_an_api_server_whose_versions_went_back_is_listed_again(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def _live(node: Node, served: Served, api: ApiServer, folder: Path) -> str:
         time.sleep(2.5)
         page = agent.get("/metrics")[1]
         code, written = agent.stop()
-    assert (code, "Traceback" in written) == (0, False)
+    assert (code, "Traceback" in written) == (0, False), written
     return page
 
 

@@ -1,21 +1,27 @@
 """Several containers, restarts, and ends that nobody asked the API for."""
 
+import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from agent.core.boundaries import Boundary, Moment, Source
 from agent.core.container_run import Exit, SentSignal
 from agent.core.kinds import Kind
+from agent.core.life import Stage
 from agent.core.orders import FindNamespaces, MarkAddressGone, SetPodFacts
 from agent.core.phases import Fact, Phase
+from agent.core.prestop import PreStopOutcome
 from agent.core.reason import Reason
 from agent.core.records import (
     Container,
     ContainerEnd,
     ContainerExited,
     ContainerIdentified,
+    EndpointTerminating,
     EventReason,
+    HookType,
     ListenerClosed,
     ListenerOpened,
     NamespaceIdentified,
@@ -24,6 +30,7 @@ from agent.core.records import (
     PodChanged,
     PodEventSeen,
     PodRemoved,
+    PreStop,
     Record,
     SignalResult,
     StopSignalSent,
@@ -171,6 +178,8 @@ def test_a_container_that_ends_by_itself_has_completed_or_crashed(status: int, r
         ("Container app failed liveness probe, will be restarted", Reason.LIVENESS_PROBE),
         ("Container app failed startup probe, will be restarted", Reason.STARTUP_PROBE),
         ("Container app definition changed, will be restarted", Reason.CONTAINER_CHANGED),
+        ("Container app resize requires restart", Reason.CONTAINER_CHANGED),
+        ("FailedPostStartHook", Reason.CONTAINER_CHANGED),
     ],
 )
 def test_the_kubelets_event_says_why_it_restarts_a_container(message: str, reason: Reason) -> None:
@@ -231,7 +240,7 @@ def test_a_pod_that_the_kubelet_ends_by_itself_is_dying_from_its_event_on() -> N
     assert SetPodFacts(NETNS, Fact.DELETED) in orders
     end = the_end(tracker)
     assert (end.scope, end.reason) == (Scope.POD, Reason.ENDED_BY_KUBELET)
-    assert end.boundaries[Boundary.DELETION_REQUESTED] == Moment(at(0.1), Source.EVENT, at(0))
+    assert end.boundaries[Boundary.DELETION_REQUESTED] == Moment(at(0), Source.EVENT, at(0))
 
 
 @pytest.mark.parametrize(
@@ -307,3 +316,162 @@ def test_what_both_sides_tell_of_a_run_becomes_one_in_any_order() -> None:
     )
     runs = [run for run in tracker.lives["uid-1"].runs if run.name == "web"]
     assert [(run.init_pid, run.serves, run.open_ports) for run in runs] == [(NEXT_APP, True, {8081})]
+
+
+def running(container_id: str, seconds: float, **changes: Any) -> PodChanged:
+    return PodChanged(at(seconds), replace(ONE, containers=(container("app", container_id),), **changes))
+
+
+def ended_status(seconds: float, code: int = 0, *, finished: bool = True, **changes: Any) -> PodChanged:
+    """The status tells that the only container has ended, by default that of a pod that has finished."""
+    ended = ContainerEnd(APP_ID, code, None, "Completed" if code == 0 else "Error", at(seconds))
+    done = replace(ONE.containers[0], running=False, exit_code=code, ended=ended)
+    return PodChanged(at(seconds), replace(ONE, containers=(done,), finished=finished, **changes))
+
+
+def test_a_sandbox_that_is_made_anew_ends_its_containers_and_not_the_pod() -> None:
+    tracker = lived(ONE, signal(0, APP), killing("Stopping container app", 0.1))
+    assert tracker.lives["uid-1"].deleted
+    tracker.apply(exited(1, APP))
+    tracker.apply(NetworkRemoved(at(1.1), NETNS))
+    orders = tracker.apply(running(NEXT_ID, 3))
+    assert SetPodFacts(NETNS, Fact.GONE) in orders
+    assert not tracker.lives["uid-1"].deleted
+    assert SetPodFacts(NETNS + 9, Fact(0)) in tracker.apply(NamespaceIdentified(at(4), NETNS + 9, "uid-1"))
+    assert the_end(tracker).scope is Scope.CONTAINER
+
+
+def test_a_pod_that_finishes_by_itself_ends_as_a_pod() -> None:
+    end = the_end(lived(ONE, exited(1, APP), ended_status(1.2)))
+    assert (end.scope, end.reason, end.over) == (Scope.POD, Reason.COMPLETED, True)
+    assert (end.phases, dict(end.stages)) == ((), {})
+    assert the_end(lived(ONE, exited(1, APP, 256), ended_status(1.2, code=1))).reason is Reason.CRASHED
+
+
+def test_deleting_a_finished_pod_is_no_second_end_of_it() -> None:
+    tracker = lived(ONE, exited(1, APP), ended_status(1.2))
+    tracker.apply(ended_status(60, deletion_requested_ns=at(60), grace_seconds=0))
+    tracker.apply(PodRemoved(at(60.1), "uid-1"))
+    end = the_end(tracker)
+    assert end.reason is Reason.COMPLETED
+    assert seconds(end.boundaries) == {Boundary.EXITED: 1, Boundary.OBJECT_DELETED: pytest.approx(60.1)}
+
+
+def test_a_pod_that_only_its_status_says_evicted_was_ended_by_the_node() -> None:
+    end = the_end(lived(ONE, ended_status(5, code=137, status_reason="Evicted")))
+    assert (end.scope, end.reason) == (Scope.POD, Reason.NODE_PRESSURE)
+    assert Boundary.DELETION_REQUESTED not in end.boundaries
+
+
+def test_what_had_ended_long_before_the_agent_came_is_no_end_that_it_saw() -> None:
+    tracker = Tracker()
+    old = ended_status(-3600)
+    tracker.apply(replace(old, at_ns=at(0)))
+    assert ends(tracker) == ()
+
+
+def test_an_event_that_comes_before_its_pod_is_not_lost() -> None:
+    tracker = Tracker()
+    event = PodEventSeen(at(0), "uid-1", None, EventReason.EVICTED, "low on memory", at(0))
+    tracker.apply(event)
+    tracker.apply(running(APP_ID, 0.1))
+    assert the_end(tracker).reason is Reason.NODE_PRESSURE
+
+
+def test_an_earlier_restart_leaves_nothing_in_the_end_of_the_pod() -> None:
+    tracker = lived(
+        ONE, signal(-50, APP), exited(-49, APP), ContainerIdentified(at(-48), NETNS, NEXT_APP, NEXT_ID)
+    )
+    tracker.apply(running(NEXT_ID, -47))
+    for record in (deleted(running(NEXT_ID, 0).pod), signal(1, NEXT_APP), exited(2, NEXT_APP)):
+        tracker.apply(record)
+    restart, end = ends(tracker)
+    assert restart.scope is Scope.CONTAINER
+    assert seconds(end.boundaries) == {
+        Boundary.DELETION_REQUESTED: 0,
+        Boundary.STOP_SIGNAL: 1,
+        Boundary.EXITED: 2,
+    }
+
+
+def test_a_container_that_had_crashed_before_the_deletion_does_not_end_with_the_pod() -> None:
+    hook = PreStop(HookType.SLEEP, seconds=3)
+    pod = replace(ONE, containers=(replace(ONE.containers[0], prestop=hook),))
+    crash, end = ends(lived(pod, exited(-30, APP, 256), deleted(pod)))
+    assert (crash.reason, crash.containers[0].prestop_outcome) == (Reason.CRASHED, PreStopOutcome.UNKNOWN)
+    assert seconds(end.boundaries) == {Boundary.DELETION_REQUESTED: 0}
+    assert end.containers == ()
+
+
+def test_an_event_of_the_run_before_is_not_taken_for_one_of_the_present_run() -> None:
+    tracker = lived(ONE, signal(0, APP), exited(1, APP), ContainerIdentified(at(5), NETNS, NEXT_APP, NEXT_ID))
+    tracker.apply(running(NEXT_ID, 5.1))
+    tracker.apply(killing("Container app failed liveness probe, will be restarted", 6, stamped=0))
+    assert the_end(tracker).reason is Reason.LIVENESS_PROBE
+
+
+def test_an_address_that_another_pod_has_by_now_is_not_marked_gone_by_the_first_ones_end() -> None:
+    tracker = lived(ONE, deleted(ONE), exited(1, APP))
+    tracker.apply(PodChanged(at(1.3), replace(a_pod("uid-2"), name="other")))
+    orders = tracker.apply(NetworkRemoved(at(1.5), NETNS))
+    assert not [order for order in orders if isinstance(order, MarkAddressGone)]
+
+
+def test_the_object_of_a_static_pod_can_be_made_anew_while_the_pod_lives() -> None:
+    mirror = replace(ONE, cgroup_uid="hash")
+    tracker = Tracker()
+    for record in (PodChanged(0, mirror), *BEGINNING[1:]):
+        tracker.apply(record)
+    tracker.apply(NamespaceIdentified(1, NETNS, "hash"))
+    tracker.apply(deleted(mirror))
+    tracker.apply(PodRemoved(at(0.5), "uid-1"))
+    again = replace(mirror, uid="uid-9")
+    assert SetPodFacts(NETNS, Fact(0)) in tracker.apply(PodChanged(at(1), again))
+    assert list(tracker.lives) == ["uid-9"]
+    assert tracker.life_in(NETNS) is tracker.lives["uid-9"]
+    assert ends(tracker) == ()
+
+
+def test_a_slice_that_comes_before_the_news_of_the_deletion_is_no_lag() -> None:
+    tracker = lived(ONE)
+    tracker.apply(EndpointTerminating(at(-0.01), "uid-1", "web", removed=False, ready_left=1))
+    tracker.apply(deleted(ONE))
+    tracker.apply(EndpointTerminating(at(3), "uid-1", "web", removed=True, ready_left=0))
+    life = tracker.lives["uid-1"]
+    assert life.stage_seconds == {Stage.ENDPOINTSLICE: 0.0}
+    assert not life.served_by_design
+
+
+def test_exit_codes_above_128_are_signals_only_where_there_is_such_a_signal() -> None:
+    told = {code: the_end(lived(ONE, ended_status(1, code=code))).containers[0].exit for code in (143, 255)}
+    assert told == {143: Exit(143, 15, "Error"), 255: Exit(255, None, "Error")}
+
+
+def test_what_is_kept_of_pods_that_nobody_knows_is_bounded() -> None:
+    tracker = Tracker()
+    for number in range(5000):
+        tracker.apply(NamespaceIdentified(number, number, f"unknown-{number}"))
+        tracker.apply(PodEventSeen(number, f"unknown-{number}", None, EventReason.EVICTED, "", None))
+    assert len(pickle.dumps(tracker)) < 200_000
+
+
+def test_the_sidecars_of_a_pod_that_has_done_its_work_are_stopped_and_nobody_ended_the_pod() -> None:
+    stopped = PodEventSeen(at(1.1), "uid-1", "proxy", EventReason.KILLING, "Stopping container proxy", at(1))
+    tracker = lived(TWO, exited(1, APP), stopped, signal(1.2, PROXY), exited(2, PROXY))
+    assert not tracker.lives["uid-1"].deleted
+    tracker.apply(PodChanged(at(2.5), replace(TWO, finished=True)))
+    end = the_end(tracker)
+    assert (end.scope, end.reason, len(end.containers)) == (Scope.POD, Reason.COMPLETED, 2)
+
+
+def test_deleting_a_pod_that_the_kubelet_ended_long_ago_is_no_second_end_of_it() -> None:
+    tracker = lived(ONE, killing("Stopping container app", 0.1), exited(1, APP))
+    for record in (
+        ended_status(1.5, status_reason="Evicted"),
+        ended_status(3000, status_reason="Evicted", deletion_requested_ns=at(3000)),
+        ended_status(3001, status_reason="Evicted", deletion_requested_ns=at(3000)),
+    ):
+        tracker.apply(record)
+    end = the_end(tracker)
+    assert end.reason is Reason.NODE_PRESSURE
+    assert end.boundaries[Boundary.DELETION_REQUESTED].source is Source.EVENT

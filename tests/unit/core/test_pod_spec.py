@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -163,10 +164,27 @@ def test_every_pod_of_a_long_recording_is_understood() -> None:
 
 def test_the_kubelets_last_delete_is_no_second_deletion() -> None:
     first = pod_of(deleted("2026-11-30T01:11:55Z", 15))
-    last = pod_of(deleted("2026-11-30T01:11:44Z", 0))
+    last = pod_of(ended(deleted("2026-11-30T01:11:44Z", 0)))
     assert first.deletion_requested_ns == 1796001100 * SECOND
     kept = keeping_first_deletion(first, last)
     assert (kept.deletion_requested_ns, kept.grace_seconds) == (first.deletion_requested_ns, 15)
+
+
+def ended(pod: dict[str, Any]) -> dict[str, Any]:
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0}}
+    return pod
+
+
+def test_a_force_delete_after_another_delete_is_told_by_a_container_that_still_runs() -> None:
+    first = pod_of(deleted("2026-11-30T01:11:55Z", 15))
+    forced = keeping_first_deletion(first, pod_of(deleted("2026-11-30T01:11:44Z", 0)))
+    assert (forced.deletion_requested_ns, forced.grace_seconds) == (first.deletion_requested_ns, 0)
+
+
+def test_deleting_what_has_finished_does_not_change_its_grace_period() -> None:
+    finished = replace(pod_of(ended(whole_pod())), finished=True)
+    removed = keeping_first_deletion(finished, pod_of(ended(deleted("2026-11-30T01:11:44Z", 0))))
+    assert removed.grace_seconds == finished.grace_seconds
 
 
 def test_a_later_shorter_delete_shortens_the_grace_only() -> None:

@@ -88,6 +88,13 @@ def test_a_length_of_time_that_no_agent_writes_is_refused(seconds: str) -> None:
         from_json(json.loads(damaged))
 
 
+def test_a_text_that_cannot_be_written_out_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"^NamespaceIdentified\.pod_uid is not what it should be: .*ud800'$"
+    ):
+        from_json({"record": "NamespaceIdentified", "at_ns": 1, "netns": 2, "pod_uid": "\ud800"})
+
+
 def test_a_record_of_a_newer_version_is_told_apart_from_a_damaged_one() -> None:
     with pytest.raises(UnknownEntryError, match=r"^unknown record 'PodSneezed'$"):
         from_json({"record": "PodSneezed", "at_ns": 1})

@@ -256,7 +256,9 @@ def test_a_restart_by_a_liveness_probe_is_no_termination() -> None:
         ContainerExited(begin_ns + 3002 * MILLISECOND, NETNS, INIT, 0),
     ]
     opened = ListenerOpened(begin_ns + 4100 * MILLISECOND, NETNS, PORT, INIT + 500)
-    tracker, orders = play(sorted([*cluster, *restart], key=lambda record: record.at_ns))
+    # The status tells of the next run at 4130 ms, after its server has begun to listen.
+    told = [record for record in cluster if record.at_ns < opened.at_ns]
+    tracker, orders = play(sorted([*told, *restart], key=lambda record: record.at_ns))
     assert tracker.lives[uid].restarting
     assert not [order for _, order in orders if isinstance(order, MarkAddressGone)]
     assert FollowNamespace("demo") in [order for _, order in orders]
@@ -284,8 +286,8 @@ def test_a_force_deleted_pod_dies_after_its_object_is_gone() -> None:
         Boundary.DELETION_REQUESTED,
         Boundary.PRESTOP_STARTED,
         Boundary.OBJECT_DELETED,
-        Boundary.STOP_SIGNAL,
         Boundary.PRESTOP_ENDED,
+        Boundary.STOP_SIGNAL,
     ]
     assert life.over
 

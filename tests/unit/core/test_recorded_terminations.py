@@ -185,7 +185,8 @@ def test_a_kill_at_the_end_of_the_grace_period_is_inferred_from_the_exit_status(
         assert (kill, container.exit) == (None, Exit(0, None, "Completed"))
         return
     assert container.exit == Exit(137, 9, "Error")
-    assert kill == Moment(end.began_ns + int(end.grace_seconds * 10**9), Source.INFERRED)
+    grace_over_ns = end.began_ns + int(end.grace_seconds * 10**9)
+    assert kill == Moment(end.boundaries[Boundary.EXITED].at_ns, Source.INFERRED, grace_over_ns)
 
 
 @pytest.mark.parametrize("case", MEASURED)

@@ -349,3 +349,15 @@ def test_a_long_grace_period_is_waited_for() -> None:
     tracker = serving()
     tracker.apply(PodChanged(DELETED.at_ns, replace(DELETED.pod, grace_seconds=3600)))
     assert tracker.apply(PodsListed(DELETED.at_ns + 3600 * SECOND)) == []
+
+
+def test_kube_proxy_is_not_believed_to_be_done_before_it_can_have_heard_of_the_slice() -> None:
+    tracker = serving()
+    tracker.apply(DELETED)
+    seen = DELETED.at_ns + 18_000_000
+    tracker.apply(replace(endpoint_news("web"), at_ns=seen))
+    unrelated = DELETED.at_ns + 10_000_000
+    tracker.apply(KubeProxyState(seen + 1_000_000, True, unrelated, unrelated, pending=0))
+    assert Stage.KUBE_PROXY not in tracker.lives["uid-1"].stage_seconds
+    tracker.apply(KubeProxyState(seen + 110_000_000, True, seen + 20_000_000, seen, pending=0))
+    assert tracker.lives["uid-1"].stage_seconds[Stage.KUBE_PROXY] == pytest.approx(0.038)

@@ -79,14 +79,14 @@ def page(snapshot: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
 
 def dying() -> PodLife:
     life = PodLife(a_pod())
-    life.boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
+    life.own_boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
     return life
 
 
 def test_a_pod_made_again_under_its_name_has_one_series_that_adds_up_and_its_own_times() -> None:
     before, again = (PodLife(replace(a_pod(uid), name="web-0")) for uid in ("uid-1", "uid-2"))
-    before.boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
-    again.boundaries[Boundary.DELETION_REQUESTED] = Moment(200 * SECOND, Source.API)
+    before.own_boundaries[Boundary.DELETION_REQUESTED] = Moment(100 * SECOND, Source.API)
+    again.own_boundaries[Boundary.DELETION_REQUESTED] = Moment(200 * SECOND, Source.API)
     refused = Counter({(Kind.REFUSED, Phase.CLOSED): 2})
     tally = Tally(refused, Counter({Phase.STOPPING: 1}), 101 * SECOND)
     snapshot = a_snapshot(before, tally)

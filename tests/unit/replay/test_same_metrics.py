@@ -105,7 +105,7 @@ def replayed(file: Path) -> Player:
         player = Player(Observation(int(header.retention_seconds * SECOND)))
         player.play(parse_entries(lines, passed_over))
     assert passed_over == PassedOver()
-    assert player.failures == []
+    assert player.failures == 0
     return player
 
 

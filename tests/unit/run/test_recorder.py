@@ -1,5 +1,7 @@
 """Recordings: bounded, private, and each file whole enough to be replayed alone."""
 
+import resource
+import signal
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -213,4 +215,31 @@ def test_a_full_disk_ends_the_recording_with_one_line_and_nothing_else(
     recorder.close(2000)
     assert [record.getMessage() for record in caplog.records] == [
         "the recording in /dev/full has ended: No space left on device; the agent goes on"
+    ]
+
+
+def test_a_disk_that_is_full_when_the_second_file_begins_ends_the_recording_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "recording"
+    recorder, observation = Recorder(file, 40_000, HEADER), Observation(SECOND)
+    whole = len(header_line(HEADER))
+    for number in range(60):
+        record = PodChanged(number, a_pod(f"uid-{number}"))
+        whole += len(entry_line(record))
+        recorder.took(record)
+        observation.apply(record)
+    within, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, resource.RLIM_INFINITY))
+        recorder.read(100, KernelCounts(), OwnState(), observation.tracker)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (within, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, before)
+    recorder.took(PodsListed(101))
+    recorder.close(102)
+    assert (tmp_path / "recording.1").exists()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the recording in {file} has ended: File too large; the agent goes on"
     ]
