@@ -212,11 +212,20 @@ def test_junk_from_kube_proxy_is_no_reason_to_end(flags: list[str], junk: bytes)
         agent.await_status("/readyz", 200)
         agent.await_metrics(lambda families: "lastcall_kube_proxy_up" in families)
         assert kube_proxy.requests
+        assert [sample.value for sample in agent.families()["lastcall_kube_proxy_up"].samples] == [0]
         assert "lastcall_kube_proxy_last_sync_timestamp_seconds" not in agent.families()
         code, written = agent.stop()
     assert code == 0
     assert written.count("is not kube-proxy's metrics") == 1
     assert "Traceback" not in written
+
+
+def test_a_name_that_no_node_has_is_said_and_is_no_reason_to_end(flags: list[str]) -> None:
+    with running_agent(*flags, "--node-name", "no-such-node") as agent:
+        agent.await_status("/readyz", 200)
+        code, written = agent.stop()
+    assert code == 0
+    assert written.count("the API server knows no node no-such-node, ") == 1
 
 
 def test_sigterm_ends_it_cleanly_and_leaves_nothing_in_the_kernel(agent: RunningAgent) -> None:
