@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{help_text}{shown} [{variable}]",
         )
 
-    setting("node-name", "NAME", "this node's name in the API (default: the host name)", os.uname().nodename)
+    setting("node-name", "NAME", "this node's name in the API", os.uname().nodename)
     setting("kubeconfig", "FILE", "how to reach the API server (default: the pod's service account)")
     setting("listen", "HOST:PORT", "where to serve metrics; without HOST on every address", DEFAULT_LISTEN)
     setting("kube-proxy-metrics", "URL", "this node's kube-proxy", kube_proxy.DEFAULT_URL)

@@ -14,7 +14,14 @@ from agent.cluster.pods import watch_pods
 from agent.cluster.slices import watch_slices
 from agent.cluster.source_lookup import SourceLookup
 from agent.core.observation import Observation, OwnState
-from agent.core.orders import FollowNamespace, IdentifySources, Order, UnfollowNamespace, WatchClosely
+from agent.core.orders import (
+    FindNamespaces,
+    FollowNamespace,
+    IdentifySources,
+    Order,
+    UnfollowNamespace,
+    WatchClosely,
+)
 from agent.core.records import Record
 from agent.core.snapshot import HookState, ProgramRuns, Snapshot, WatchState
 from agent.kernel.kernel_side import KernelSide
@@ -48,6 +55,7 @@ class NodeAgent:
         self._slices = watch_slices(connection, settings.node_name, emit)
         self._events = watch_events(connection, emit)
         self._sources = SourceLookup(connection, emit)
+        self._has_to_look = False
         self._stopping = threading.Event()
         self._loop = threading.Thread(target=self._run, name="loop", daemon=True)
         for status in self._kernel.statuses:
@@ -101,7 +109,11 @@ class NodeAgent:
             try:
                 with contextlib.suppress(queue.Empty):
                     self._take(self._records.get(timeout=max(0.0, next_tick - time.monotonic())))
-                if time.monotonic() >= next_tick:
+                due = time.monotonic() >= next_tick
+                if self._has_to_look and (due or self._records.empty()):
+                    self._has_to_look = False
+                    self._kernel.carry_out([FindNamespaces()])
+                if due:
                     next_tick = time.monotonic() + TICK_SECONDS
                     self._tick()
             except Exception as error:
@@ -114,7 +126,9 @@ class NodeAgent:
             if self._recorder is not None:
                 self._recorder.took(record)
             orders = self._observation.apply(record)
-        self._carry_out(orders)
+        # A list of pods can ask for it once for each: one look through the node's processes answers all.
+        self._has_to_look |= FindNamespaces() in orders
+        self._carry_out([order for order in orders if order != FindNamespaces()])
 
     def _carry_out(self, orders: list[Order]) -> None:
         self._kernel.carry_out(orders)
