@@ -1,5 +1,6 @@
 """`agent run`, seen from outside: readiness, metrics, what it costs, what it survives, a clean end."""
 
+import contextlib
 import json
 import re
 import subprocess
@@ -83,8 +84,10 @@ def held_by(pid: int) -> set[tuple[str, int]]:
     """
     held: set[tuple[str, int]] = set()
     for description in Path(f"/proc/{pid}/fdinfo").iterdir():
-        found = re.findall(r"^(prog|map|link)_id:\s+(\d+)$", description.read_text(), re.MULTILINE)
-        held.update((kind, int(number)) for kind, number in found)
+        # A connection may be closed while its descriptor is looked at; those of the kernel side stay.
+        with contextlib.suppress(FileNotFoundError):
+            found = re.findall(r"^(prog|map|link)_id:\s+(\d+)$", description.read_text(), re.MULTILINE)
+            held.update((kind, int(number)) for kind, number in found)
     programs = [program for program in shown("prog") if ("prog", program["id"]) in held]
     return held | {("map", number) for program in programs for number in program["map_ids"]}
 
