@@ -74,9 +74,19 @@ class ContainerRun:
     """The kubelet's connection that is an HTTP hook has been seen."""
 
     @property
+    def of_a_container(self) -> bool:
+        """Whether it is known to be one of the pod's containers: the pause container is a run too."""
+        return self.serves or self.name is not None
+
+    @property
     def ended(self) -> bool:
         """Whether its init process is gone."""
         return Boundary.EXITED in self.boundaries
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has been told to stop, or has ended."""
+        return Boundary.STOP_SIGNAL in self.boundaries or self.ended
 
     @property
     def seen_ending(self) -> bool:

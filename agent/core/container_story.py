@@ -21,7 +21,6 @@ from agent.core.container_runs import (
 from agent.core.life import PodLife
 from agent.core.prestop_evidence import SeenConnection, SeenProcess, hook_seen
 from agent.core.records import (
-    Container,
     ContainerEnd,
     ContainerExited,
     EnteredProcessEnded,
@@ -105,7 +104,7 @@ def listener_closed(life: PodLife, record: ListenerClosed) -> None:
 def signalled(life: PodLife, record: StopSignalSent) -> None:
     """The runtime has signalled a container; the pause container's end is not the pod's."""
     run = run_of_init(life, record.init_pid)
-    if run is None or run.seen_ending or not (run.serves or run.name is not None):
+    if run is None or run.seen_ending or not run.of_a_container:
         return
     moment = Moment(record.at_ns, Source.KERNEL)
     if Boundary.STOP_SIGNAL not in run.boundaries:
@@ -119,7 +118,7 @@ def signalled(life: PodLife, record: StopSignalSent) -> None:
 def exited(life: PodLife, record: ContainerExited) -> bool:
     """A container's init process has ended; whether it was one of the pod's containers."""
     run = run_of_init(life, record.init_pid)
-    if run is None or run.seen_ending or not (run.serves or run.name is not None):
+    if run is None or run.seen_ending or not run.of_a_container:
         return False
     moment = Moment(record.at_ns, Source.KERNEL)
     reach(run.boundaries, Boundary.EXITED, moment)
@@ -252,17 +251,13 @@ def _cause(record: PodEventSeen) -> RestartCause | None:
 def judge_hooks(life: PodLife) -> None:
     """Say when each container's preStop hook began and ended, from all the evidence so far."""
     for run in life.runs:
-        container = life.container(run.name) or _only_container(life)
+        container = life.container_of(run)
         begun = _end_begun(life, run)
         if container is None or container.prestop is None or begun is None:
             continue
         exited = run.boundaries.get(Boundary.EXITED)
         if exited is None or exited.at_ns >= begun.at_ns:
-            _judge_hook(life, container, run, begun)
-
-
-def _only_container(life: PodLife) -> Container | None:
-    return life.pod.containers[0] if len(life.pod.containers) == 1 else None
+            _judge_hook(life, container.prestop, run, begun)
 
 
 def _end_begun(life: PodLife, run: ContainerRun) -> Moment | None:
@@ -275,11 +270,8 @@ def _end_begun(life: PodLife, run: ContainerRun) -> Moment | None:
     return None
 
 
-def _judge_hook(life: PodLife, container: Container, run: ContainerRun, begun: Moment) -> None:
-    hook = container.prestop
+def _judge_hook(life: PodLife, hook: PreStop, run: ContainerRun, begun: Moment) -> None:
     stop = run.boundaries.get(Boundary.STOP_SIGNAL)
-    if hook is None:
-        return
     begun_ns = begun.at_ns if begun.source is Source.INFERRED else begun.not_before_ns or begun.at_ns
     seen = hook_seen(hook, life.seen_processes, life.seen_connections, begun_ns, stop.at_ns if stop else None)
     if seen is not None:

@@ -79,17 +79,18 @@ class PodLife:
     @property
     def boundaries(self) -> Boundaries:
         """Every boundary that the pod has reached, as far as it is known."""
-        found = {**pod_boundaries(self.ending_runs, self._sidecars), **self.own_boundaries}
+        found = {**pod_boundaries(self.ending_runs, self.sidecars), **self.own_boundaries}
         return {boundary: found[boundary] for boundary in Boundary if boundary in found}
 
     @property
-    def _sidecars(self) -> frozenset[str | None]:
+    def sidecars(self) -> frozenset[str | None]:
+        """Names of the containers that are stopped after the others have ended."""
         return frozenset(container.name for container in self.pod.containers if container.sidecar)
 
     @property
     def present_runs(self) -> list[ContainerRun]:
         """The latest run of each container."""
-        return [run for run in self.runs if not run.replaced and (run.serves or run.name is not None)]
+        return [run for run in self.runs if not run.replaced and run.of_a_container]
 
     @property
     def ending_runs(self) -> list[ContainerRun]:
@@ -128,7 +129,7 @@ class PodLife:
         """A container was stopped or has ended and is not up again, and the pod has not been deleted."""
         if self.deleted or self.pod.finished:
             return False
-        return any(run.ended or Boundary.STOP_SIGNAL in run.boundaries for run in self.present_runs)
+        return any(run.ending for run in self.present_runs)
 
     @property
     def served_by_design(self) -> bool:
@@ -144,9 +145,11 @@ class PodLife:
         """The runs that have listened on a port, and are not replaced by a later one."""
         return [run for run in self.present_runs if run.serves]
 
-    def container(self, name: str | None) -> Container | None:
-        """The container of that name, as the pod's object describes it."""
-        return next((container for container in self.pod.containers if container.name == name), None)
+    def container_of(self, run: ContainerRun) -> Container | None:
+        """The container that a run is of, as the pod's object describes it: by its name, or the only one."""
+        containers = self.pod.containers
+        only = containers[0] if len(containers) == 1 else None
+        return next((container for container in containers if container.name == run.name), only)
 
     def facts(self) -> Fact:
         """What the kernel side must know of the pod that it cannot see itself."""

@@ -4,7 +4,7 @@ from enum import Enum
 
 from agent.core.boundaries import Boundary
 from agent.core.container_run import ContainerRun
-from agent.core.records import HookType, PreStop
+from agent.core.records import PreStop
 
 _SECOND_NS = 1_000_000_000
 TOLERANCE_NS = 500_000_000
@@ -78,5 +78,6 @@ def _was_proven(hook: PreStop, run: ContainerRun) -> bool:
     The kubelet complains of a hook that failed (event FailedPreStopHook), so where its event Killing has been
     seen, silence is an answer.
     """
-    seen = run.hook_exit is not None or (hook.hook is HookType.HTTP and run.hook_connected)
-    return seen or hook.seconds is not None or run.killing is not None
+    return (
+        run.hook_exit is not None or run.hook_connected or hook.seconds is not None or run.killing is not None
+    )

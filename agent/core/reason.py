@@ -84,8 +84,7 @@ def reason_of_pod(life: PodLife) -> Reason:
 
 def _reason_of_a_finished_pod(life: PodLife) -> Reason:
     """Of several containers the one that ended worst says why."""
-    sidecars = {container.name for container in life.pod.containers if container.sidecar}
-    reasons = {reason_of_run(run) for run in life.present_runs if run.name not in sidecars}
+    reasons = {reason_of_run(run) for run in life.present_runs if run.name not in life.sidecars}
     worst = (Reason.OOM_KILLED, Reason.CRASHED, Reason.STOPPED, Reason.LIVENESS_PROBE, Reason.STARTUP_PROBE)
     return next((reason for reason in worst if reason in reasons), Reason.COMPLETED)
 

@@ -1,6 +1,6 @@
 """The end of a pod, or of a container of a pod that stays, as one object: what reports are made of."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -101,15 +101,11 @@ def _terminations_of(life: PodLife, tally: Tally, kube_proxy: KubeProxyState | N
     finished = life.pod.finished and any(run.ended for run in life.present_runs)
     with_pod = life.ending_runs if life.deleted or finished else []
     ids = {id(run) for run in with_pod}
-    alone = [run for run in life.runs if id(run) not in ids and _is_ending(run) and run.name is not None]
+    alone = [run for run in life.runs if id(run) not in ids and run.ending and run.name is not None]
     for run in alone:
         yield _of_container(life, run, tally if len(alone) == 1 else None)
     if life.deleted or finished:
         yield _of_pod(life, with_pod, tally, kube_proxy)
-
-
-def _is_ending(run: ContainerRun) -> bool:
-    return Boundary.STOP_SIGNAL in run.boundaries or run.ended
 
 
 def _of_pod(
@@ -129,7 +125,7 @@ def _of_pod(
         grace_seconds=life.pod.grace_seconds,
         over=life.over if life.deleted else all(run.ended for run in life.present_runs),
         boundaries=_in_order(life.boundaries),
-        containers=tuple(_container(life, run) for run in runs if run.name is not None or run.serves),
+        containers=tuple(_container(life, run) for run in runs),
         phases=spans_of(life.boundaries, life.pod.declares_prestop) if life.deleted else (),
         stages={
             Stage.ENDPOINTSLICE: _endpointslice_stage(life),
@@ -139,13 +135,12 @@ def _of_pod(
         if life.deleted
         else {},
         served_by_design=life.served_by_design,
-        dropped={key: n for key, n in tally.dropped.items() if key[1] in phases} if watched else None,
+        dropped=_dropped(tally, phases) if watched else None,
         late=dict(tally.late) if watched else None,
     )
 
 
 def _of_container(life: PodLife, run: ContainerRun, tally: Tally | None) -> Termination:
-    watched = life.netns is not None and tally is not None
     return Termination(
         namespace=life.pod.namespace,
         pod=life.pod.name,
@@ -161,7 +156,7 @@ def _of_container(life: PodLife, run: ContainerRun, tally: Tally | None) -> Term
         phases=(PhaseSpan(Phase.RESTARTING, _restarting_since(run), None),),
         stages={},
         served_by_design=False,
-        dropped=_restarting_drops(tally) if watched and tally else None,
+        dropped=_dropped(tally, {Phase.RESTARTING}) if life.netns is not None and tally is not None else None,
         late=None,
     )
 
@@ -170,12 +165,12 @@ def _restarting_since(run: ContainerRun) -> Moment | None:
     return run.boundaries.get(Boundary.STOP_SIGNAL) or run.boundaries.get(Boundary.EXITED)
 
 
-def _restarting_drops(tally: Tally) -> dict[tuple[Kind, Phase], int]:
-    return {key: n for key, n in tally.dropped.items() if key[1] is Phase.RESTARTING}
+def _dropped(tally: Tally, phases: Set[Phase]) -> dict[tuple[Kind, Phase], int]:
+    return {(kind, phase): n for (kind, phase), n in tally.dropped.items() if phase in phases}
 
 
 def _container(life: PodLife, run: ContainerRun) -> ContainerTermination:
-    declared = life.container(run.name) or (life.pod.containers[0] if len(life.pod.containers) == 1 else None)
+    declared = life.container_of(run)
     hook = declared.prestop if declared else None
     return ContainerTermination(
         name=declared.name if declared else run.name,

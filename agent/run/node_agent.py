@@ -39,7 +39,6 @@ class NodeAgent:
     """Everything that runs; raises KernelSideError or ConnectionSettingsError when it cannot begin."""
 
     def __init__(self, settings: Settings, recorder: Recorder | None = None) -> None:
-        self._settings = settings
         self._recorder = recorder
         self._records: queue.SimpleQueue[Record] = queue.SimpleQueue()
         self._lock = threading.Lock()
