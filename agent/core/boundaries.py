@@ -43,7 +43,13 @@ class Moment:
     not_before_ns: int | None = None
 
 
+SECOND_NS = 1_000_000_000
 Boundaries = dict[Boundary, Moment]
+
+
+def seconds_after(at_ns: int, seconds: float) -> int:
+    """The time, in nanoseconds since the epoch, that many seconds later."""
+    return at_ns + int(seconds * SECOND_NS)
 
 
 def reach(boundaries: Boundaries, boundary: Boundary, moment: Moment) -> None:

@@ -49,7 +49,7 @@ def replace_earlier(life: PodLife, run: ContainerRun) -> None:
 
 def identify(life: PodLife, init_pid: int, container_id: str, at_ns: int) -> None:
     """The process is the init of this container; what both sides told of the run becomes one."""
-    named = _run_with_id(life, container_id)
+    named = run_with_id(life, container_id)
     seen = run_of_init(life, init_pid)
     if seen is not None and seen.container_id != container_id:
         another = seen.seen_ending or seen.container_id is not None
@@ -74,7 +74,7 @@ def name_run(life: PodLife, name: str, container_id: str, at_ns: int) -> Contain
     life.names[container_id] = name
     while len(life.names) > REMEMBERED_NAMES:
         del life.names[next(iter(life.names))]
-    run = _run_with_id(life, container_id) or _unnamed_run_of_only_container(life)
+    run = run_with_id(life, container_id) or _unnamed_run_of_only_container(life)
     if run is None:
         run = ContainerRun(container_id=container_id, first_seen_ns=at_ns)
         life.runs.append(run)
@@ -92,13 +92,10 @@ def _unnamed_run_of_only_container(life: PodLife) -> ContainerRun | None:
     return unnamed[-1] if unnamed and len(life.pod.containers) == 1 else None
 
 
-def known_run(life: PodLife, container_id: str | None) -> ContainerRun | None:
-    """The run with this container ID, if there is one."""
-    return _run_with_id(life, container_id) if container_id else None
-
-
-def _run_with_id(life: PodLife, container_id: str) -> ContainerRun | None:
-    return next((run for run in reversed(life.runs) if run.container_id == container_id), None)
+def run_with_id(life: PodLife, container_id: str | None) -> ContainerRun | None:
+    """The run with this container ID, if there is one; none has None, which nobody has told."""
+    known = (run for run in reversed(life.runs) if run.container_id == container_id)
+    return next(known, None) if container_id else None
 
 
 def _take_over(run: ContainerRun, seen: ContainerRun) -> None:

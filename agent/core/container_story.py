@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent.core.boundaries import Boundary, Moment, Source, reach
+from agent.core.boundaries import SECOND_NS, Boundary, Moment, Source, reach, seconds_after
 from agent.core.container_run import (
     ContainerRun,
     RestartCause,
@@ -12,11 +12,11 @@ from agent.core.container_run import (
 )
 from agent.core.container_runs import (
     begin_run,
-    known_run,
     name_run,
     replace_earlier,
     run_of_container,
     run_of_init,
+    run_with_id,
 )
 from agent.core.life import PodLife
 from agent.core.prestop_evidence import SeenConnection, SeenProcess, hook_seen
@@ -37,7 +37,6 @@ from agent.core.records import (
 )
 
 SIGKILL = 9
-SECOND_NS = 1_000_000_000
 NEWS_NS = 60 * SECOND_NS
 """An event that is older than this and the pod's grace period tells of an end before the present one."""
 
@@ -176,7 +175,7 @@ def status_told(life: PodLife, at_ns: int, first_sight: bool) -> None:
         ):
             _status_ended(life, run, container.ended, at_ns)
         before = container.ended_before
-        replaced = known_run(life, before.container_id) if before else None
+        replaced = run_with_id(life, before.container_id) if before else None
         if before and replaced is not None:
             replaced.name = container.name
             _status_ended(life, replaced, before, at_ns)
@@ -207,7 +206,7 @@ def _infer_kill(life: PodLife, run: ContainerRun) -> None:
     """SIGKILL ended the run: if the grace period was over by then, it was that."""
     begun, exited = _end_begun(life, run), run.boundaries[Boundary.EXITED]
     if begun is not None:
-        grace_over_ns = begun.at_ns + int(life.pod.grace_seconds * SECOND_NS)
+        grace_over_ns = seconds_after(begun.at_ns, life.pod.grace_seconds)
         if grace_over_ns <= exited.at_ns:
             reach(run.boundaries, Boundary.KILL_SIGNAL, Moment(exited.at_ns, Source.INFERRED, grace_over_ns))
 
@@ -293,7 +292,7 @@ def _judge_hook(life: PodLife, hook: PreStop, run: ContainerRun, begun: Moment) 
     elif stop is not None:
         reach(run.boundaries, Boundary.PRESTOP_ENDED, Moment(stop.at_ns, Source.INFERRED))
     elif run.ended and hook.seconds is not None:
-        _infer_end_of_sleep(hook, run, begun.at_ns + int(hook.seconds * SECOND_NS))
+        _infer_end_of_sleep(hook, run, seconds_after(begun.at_ns, hook.seconds))
 
 
 def _infer_end_of_sleep(hook: PreStop, run: ContainerRun, due_ns: int) -> None:

@@ -2,11 +2,10 @@
 
 from enum import Enum
 
-from agent.core.boundaries import Boundary
+from agent.core.boundaries import Boundary, seconds_after
 from agent.core.container_run import ContainerRun
 from agent.core.records import PreStop
 
-_SECOND_NS = 1_000_000_000
 TOLERANCE_NS = 500_000_000
 """How much earlier than declared a hook may end: its start is known by the watch, not by the kubelet."""
 
@@ -35,13 +34,14 @@ def outcome_of(hook: PreStop | None, run: ContainerRun, grace_seconds: float) ->
     started, ended = (run.boundaries.get(b) for b in (Boundary.PRESTOP_STARTED, Boundary.PRESTOP_ENDED))
     if started is None:
         return PreStopOutcome.UNKNOWN
-    grace_over_ns = started.at_ns + int(grace_seconds * _SECOND_NS) - TOLERANCE_NS
+    grace_over_ns = seconds_after(started.at_ns, grace_seconds) - TOLERANCE_NS
+    due_ns = None if hook.seconds is None else seconds_after(started.at_ns, hook.seconds) - TOLERANCE_NS
     cut = ended is not None and ended.at_ns >= grace_over_ns
     if run.hook_failure is not None or (run.hook_exit is not None and run.hook_exit.code != 0):
         return PreStopOutcome.CUT_BY_GRACE if cut else PreStopOutcome.FAILED
     if ended is None:
-        return _outcome_without_an_end(hook, run, started.at_ns, grace_seconds)
-    if hook.seconds is not None and ended.at_ns < _due_ns(hook.seconds, started.at_ns) - TOLERANCE_NS:
+        return _outcome_without_an_end(run, due_ns, grace_over_ns)
+    if due_ns is not None and ended.at_ns < due_ns:
         if _was_killed_outright(run):
             return PreStopOutcome.UNKNOWN
         return PreStopOutcome.CUT_BY_GRACE if cut else PreStopOutcome.SHORTER
@@ -56,19 +56,12 @@ def _was_killed_outright(run: ContainerRun) -> bool:
     return killed is not None and killed == stopped
 
 
-def _due_ns(seconds: float, started_ns: int) -> int:
-    return started_ns + int(seconds * _SECOND_NS)
-
-
-def _outcome_without_an_end(
-    hook: PreStop, run: ContainerRun, started_ns: int, grace_seconds: float
-) -> PreStopOutcome:
+def _outcome_without_an_end(run: ContainerRun, due_ns: int | None, grace_over_ns: int) -> PreStopOutcome:
     exited = run.boundaries.get(Boundary.EXITED)
     if exited is None:
         return PreStopOutcome.UNKNOWN
-    if hook.seconds is not None and exited.at_ns < _due_ns(hook.seconds, started_ns) - TOLERANCE_NS:
-        cut = exited.at_ns >= _due_ns(grace_seconds, started_ns) - TOLERANCE_NS
-        return PreStopOutcome.CUT_BY_GRACE if cut else PreStopOutcome.SHORTER
+    if due_ns is not None and exited.at_ns < due_ns:
+        return PreStopOutcome.CUT_BY_GRACE if exited.at_ns >= grace_over_ns else PreStopOutcome.SHORTER
     return PreStopOutcome.RAN if run.killing is not None else PreStopOutcome.UNKNOWN
 
 

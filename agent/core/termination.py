@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from agent.core.boundaries import Boundary, Moment
 from agent.core.container_run import ContainerRun, Exit, SentSignal
@@ -108,21 +109,29 @@ def _terminations_of(life: PodLife, tally: Tally, kube_proxy: KubeProxyState | N
         yield _of_pod(life, with_pod, tally, kube_proxy)
 
 
+def _of(life: PodLife) -> partial[Termination]:
+    """A termination of this pod, of which the rest is still to be said."""
+    pod = life.pod
+    return partial(
+        Termination,
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        node=pod.node,
+        workload=pod.workload,
+        grace_seconds=pod.grace_seconds,
+    )
+
+
 def _of_pod(
     life: PodLife, runs: list[ContainerRun], tally: Tally, kube_proxy: KubeProxyState | None
 ) -> Termination:
     watched = life.netns is not None
     # Nobody asked for the end of a pod that has finished by itself.
     phases = {phase for phase in Phase if phase.dying} if life.deleted else {Phase.RESTARTING}
-    return Termination(
-        namespace=life.pod.namespace,
-        pod=life.pod.name,
-        uid=life.pod.uid,
-        node=life.pod.node,
-        workload=life.pod.workload,
+    return _of(life)(
         scope=Scope.POD,
         reason=reason_of_pod(life),
-        grace_seconds=life.pod.grace_seconds,
         over=life.over if life.deleted else all(run.ended for run in life.present_runs),
         boundaries=_in_order(life.boundaries),
         containers=tuple(_container(life, run) for run in runs),
@@ -141,15 +150,9 @@ def _of_pod(
 
 
 def _of_container(life: PodLife, run: ContainerRun, tally: Tally | None) -> Termination:
-    return Termination(
-        namespace=life.pod.namespace,
-        pod=life.pod.name,
-        uid=life.pod.uid,
-        node=life.pod.node,
-        workload=life.pod.workload,
+    return _of(life)(
         scope=Scope.CONTAINER,
         reason=reason_of_run(run),
-        grace_seconds=life.pod.grace_seconds,
         over=run.ended,
         boundaries=_in_order(run.boundaries),
         containers=(_container(life, run),),
