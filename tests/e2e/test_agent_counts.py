@@ -15,7 +15,6 @@ from agent.lab.controlplane.api import ApiServer
 from agent.lab.controlplane.kubeconfig import write_kubeconfig
 from agent.lab.controlplane.resources import PODS, JsonObject
 from agent.lab.node.client_namespace import ClientNamespace
-from agent.lab.node.network import Cni
 from agent.lab.node.node import Node
 from agent.lab.node.server import OnStop, ServerSettings
 from tests.cluster.api_server import a_pod, deleted_at
@@ -31,17 +30,6 @@ STAYS = ServerSettings(on_stop=OnStop.SLEEP, exit_after_s=60)
 SETTLE_SECONDS = 0.05
 
 
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with Node.start(Cni.BRIDGE) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def outside(node: Node) -> ClientNamespace:
-    return node.client_namespace("outside")
-
-
 @pytest.fixture
 def served(node: Node) -> Iterator[Served]:
     with serving(node, STAYS, name=NAME) as started:
@@ -52,12 +40,6 @@ def served(node: Node) -> Iterator[Served]:
 def client(served: Served, outside: ClientNamespace) -> Iterator[Client]:
     with client_of(outside, served.addresses.v4) as made:
         yield made
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    with ApiServer() as server:
-        yield server
 
 
 def pod_object(served: Served) -> JsonObject:

@@ -15,7 +15,6 @@ from agent.lab.controlplane.api import ApiServer
 from agent.lab.controlplane.kubeconfig import write_kubeconfig
 from agent.lab.controlplane.resources import PODS, JsonObject
 from agent.lab.node.client_namespace import ClientNamespace
-from agent.lab.node.network import Cni
 from agent.lab.node.node import Node
 from agent.lab.node.pod import Container, Pod
 from tests.cluster.api_server import a_pod, deleted_at
@@ -73,23 +72,6 @@ def with_capabilities(names: tuple[str, ...]) -> tuple[str, ...]:
     """A command that runs another as root with these capabilities and no way to more."""
     given = ",".join(["-all", *(f"+{name.lower()}" for name in names)])
     return ("setpriv", f"--bounding-set={given}")
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with Node.start(Cni.BRIDGE) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def outside(node: Node) -> ClientNamespace:
-    return node.client_namespace("outside")
-
-
-@pytest.fixture
-def api() -> Iterator[ApiServer]:
-    with ApiServer() as server:
-        yield server
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from agent.lab.node.client_namespace import ClientNamespace
 from agent.lab.node.network import Cni
 from agent.lab.node.node import Node
 from tests.kernel.recording_kernel import RecordingKernel
-from tests.kernel.scripted_pod import discard
+from tests.kernel.scripted_pod import Client, ScriptedPod, client_of, discard, scripted_pod
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +54,15 @@ def namespace(node: Node) -> ClientNamespace:
 @pytest.fixture(scope="session")
 def outside(bridge: Node) -> ClientNamespace:
     return bridge.client_namespace("outside")
+
+
+@pytest.fixture
+def pod(kernel: KernelSide, bridge: Node) -> Iterator[ScriptedPod]:
+    with scripted_pod(kernel, bridge) as started:
+        yield started
+
+
+@pytest.fixture
+def client(outside: ClientNamespace, pod: ScriptedPod) -> Iterator[Client]:
+    with client_of(outside, pod.pod.addresses.v4) as made:
+        yield made

@@ -1,9 +1,6 @@
 """Drops through the life of a pod: each counted in the phase in which it happened."""
 
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from agent.core.kinds import Kind
 from agent.core.phases import Fact, Phase
@@ -21,18 +18,6 @@ from tests.kernel.scripted_pod import (
 
 ARRIVAL_SECONDS = 0.02
 SIGTERM = 15
-
-
-@pytest.fixture
-def pod(kernel: KernelSide, bridge: Node) -> Iterator[ScriptedPod]:
-    with scripted_pod(kernel, bridge) as started:
-        yield started
-
-
-@pytest.fixture
-def client(outside: ClientNamespace, pod: ScriptedPod) -> Iterator[Client]:
-    with client_of(outside, pod.pod.addresses.v4) as made:
-        yield made
 
 
 def leave_unanswered(pod: ScriptedPod, client: Client) -> None:

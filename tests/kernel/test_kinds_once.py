@@ -2,7 +2,6 @@
 
 import socket
 import time
-from collections.abc import Iterator
 from ipaddress import ip_address
 
 import pytest
@@ -16,18 +15,6 @@ from tests.kernel.scripted_pod import REQUEST, Client, ScriptedPod, client_of, s
 from tests.kernel.scripted_server import PORT
 
 ARRIVAL_SECONDS = 0.02
-
-
-@pytest.fixture
-def pod(kernel: KernelSide, bridge: Node) -> Iterator[ScriptedPod]:
-    with scripted_pod(kernel, bridge) as started:
-        yield started
-
-
-@pytest.fixture
-def client(outside: ClientNamespace, pod: ScriptedPod) -> Iterator[Client]:
-    with client_of(outside, pod.pod.addresses.v4) as made:
-        yield made
 
 
 def answer_all(pod: ScriptedPod, connections: list[socket.socket]) -> None:
