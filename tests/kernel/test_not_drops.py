@@ -27,12 +27,6 @@ def pod(kernel: KernelSide, bridge: Node) -> Iterator[ScriptedPod]:
         yield started
 
 
-@pytest.fixture
-def client(outside: ClientNamespace, pod: ScriptedPod) -> Iterator[Client]:
-    with client_of(outside, pod.pod.addresses.v4) as made:
-        yield made
-
-
 def nothing_counted(pod: ScriptedPod) -> bool:
     tally = pod.tally()
     return not tally.dropped and not tally.late
